@@ -54,6 +54,8 @@ _GZIP_MEMBER_BYTES_MIN = 18  # header 10, trailer 8
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # magic 8, version 4, lowest compatible version 4
 
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50  # the low four bits are free
 _ZSTD_BLOCK_BYTES_MAX = 1 << 17
@@ -109,8 +111,8 @@ def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
         return bytes(data)
     try:
         return _DECODERS[codec](data, max_bytes)
-    except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError, ValueError) as error:
-        # lz4 reports bad frames as RuntimeError; ValueError is what cramjam raises for impossible lengths.
+    except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError) as error:
+        # RuntimeError is what lz4 raises for bad frames.
         raise CorruptRecord(f"{codec.name.lower()} data is broken: {error}") from error
 
 
@@ -124,36 +126,39 @@ def _gzip(data: Buffer, max_bytes: int) -> bytes:
     source: Buffer = data
     while True:
         inflate = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        while not inflate.eof:
+        while True:
             # One byte past the limit tells "full" from "too large". Zero would mean "no limit".
             piece = inflate.decompress(source, min(_STEP_BYTES, room + 1))
             room -= len(piece)
             if room < 0:
                 raise _too_large(max_bytes)
-            if not piece and not inflate.eof and not inflate.unconsumed_tail:
-                raise CorruptRecord("gzip data is truncated")
             pieces.append(piece)
+            if inflate.eof:
+                break
             source = inflate.unconsumed_tail
+            if not piece and not source:
+                raise CorruptRecord("gzip data is truncated")
         source = inflate.unused_data
         if len(source) < _GZIP_MEMBER_BYTES_MIN or not source.startswith(_GZIP_MEMBER_START):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _snappy(data: Buffer, max_bytes: int) -> bytes:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(data, max_bytes, max_bytes)
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(view, max_bytes, max_bytes)
     pieces: list[bytes] = []
     room = max_bytes
     pos = 0
-    while len(data) - pos >= 4:
-        if data[pos : pos + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+    while len(view) - pos >= 4:
+        if view[pos : pos + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
             pos += _XERIAL_HEADER_BYTES
             continue
-        (size,) = unpack_from(">I", data, pos)
+        (size,) = unpack_from(">I", view, pos)
         pos += 4
-        if size > len(data) - pos:
-            raise CorruptRecord(f"snappy chunk of {size} bytes with {len(data) - pos} left")
-        piece = _snappy_block(data[pos : pos + size], room, max_bytes)
+        if size > len(view) - pos:
+            raise CorruptRecord(f"snappy chunk of {size} bytes with {len(view) - pos} left")
+        piece = _snappy_block(view[pos : pos + size], room, max_bytes)
         room -= len(piece)
         pieces.append(piece)
         pos += size
@@ -169,6 +174,9 @@ def _snappy_block(block: Buffer, room: int, max_bytes: int) -> bytes:
 
 
 def _lz4(data: Buffer, max_bytes: int) -> bytes:
+    # A skippable frame would pass for an empty one.
+    if data[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
+        raise CorruptRecord("lz4 data does not start with a frame")
     inflate: Any = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     room = max_bytes
@@ -233,17 +241,19 @@ def _zstd_frame(data: Buffer, pos: int) -> tuple[int, int]:
 
 def _zstd_one(frame: Buffer, bound: int, room: int, max_bytes: int) -> bytes:
     header = zstandard.get_frame_parameters(frame)
-    if header.content_size != zstandard.CONTENTSIZE_UNKNOWN and header.content_size > room:
-        raise _too_large(max_bytes)
-    if header.window_size > _ZSTD_POOLED_WINDOW_BYTES_MAX or not _zstd_decompressors:
+    if header.content_size != zstandard.CONTENTSIZE_UNKNOWN:
+        if header.content_size > room:
+            raise _too_large(max_bytes)
+        if header.content_size > bound:
+            raise CorruptRecord(f"zstd frame states {header.content_size} bytes and can hold {bound}")
+    pooled = header.window_size <= _ZSTD_POOLED_WINDOW_BYTES_MAX
+    try:
+        decompressor = _zstd_decompressors.pop() if pooled else zstandard.ZstdDecompressor()
+    except IndexError:
         decompressor = zstandard.ZstdDecompressor()
-    else:
-        try:
-            decompressor = _zstd_decompressors.pop()
-        except IndexError:
-            decompressor = zstandard.ZstdDecompressor()
     piece = decompressor.decompress(frame, max_output_size=min(bound, room) or 1)
-    if header.window_size <= _ZSTD_POOLED_WINDOW_BYTES_MAX:
+    # After an error the context is dropped, since its state is unknown.
+    if pooled:
         _zstd_decompressors.append(decompressor)
     return piece
 

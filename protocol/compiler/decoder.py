@@ -1,14 +1,15 @@
 """Write the decoder of one message version.
 
 Fixed-size values are not read where they are declared: they collect in ``_pending`` until something
-of variable size needs its length, which joins them as the last value of one ``struct`` call.  An
-array of fixed-size elements opens the next such call with a starred target.
+of variable size needs its length, which joins them as the last value of one ``struct`` call.
 
 ``length`` below is always the number on the wire: compact ones are one more than the count, 0 for
 null; classic ones are the count itself, negative for null.  ``bias`` is that difference.
 """
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from minikafka.protocol.compiler import runtime
@@ -22,7 +23,6 @@ _NAMES: dict[str, Any] = {
     "read_uvarint": read_uvarint,
     "skip_tags": runtime.skip_tags,
     "long_length": runtime.long_length,
-    "null_or_long_length": runtime.null_or_long_length,
     "unexpected_null": runtime.unexpected_null,
     "bad_count": runtime.bad_count,
     "bad_tag_size": runtime.bad_tag_size,
@@ -57,7 +57,6 @@ class _Decoder:
         self.flexible = flexible
         self.bias = 1 if flexible else 0
         self._pending: list[tuple[str, str]] = []
-        self._array: tuple[str, str, str] | None = None  # target, length, format of the elements
 
     # ------------------------------------------------------------------------- fixed-size reads
 
@@ -66,40 +65,39 @@ class _Decoder:
 
     def flush(self) -> None:
         """Emit the one ``struct`` call for all that is pending."""
-        if not self._pending and self._array is None:
-            return
-        targets = "".join(f"{target}, " for target, _ in self._pending)
-        formats = "".join(format for _, format in self._pending)
-        size = struct.calcsize(">" + formats)
-        if self._array is None and formats == "B":
-            self.source(f"{targets.rstrip(', ')} = buf[pos]")
-            self.source("pos += 1")
-        elif self._array is None:
-            unpack = self.source.constant(struct.Struct(">" + formats).unpack_from, "unpack")
-            self.source(f"{targets}= {unpack}(buf, pos)")
-            self.source(f"pos += {size}")
-        else:
-            target, length, element = self._array
-            table = runtime.Rows("", element, formats, bias=self.bias, method="unpack_from")
-            width = struct.calcsize(">" + element)
-            rows = self.source.constant(table, "rows")
-            self.source(f"*{target}, {targets}= {rows}[{length}](buf, pos)")
-            self.source(f"pos += {width} * {length} + {size - width * self.bias}")
-        self._pending, self._array = [], None
+        pending, self._pending = self._pending, []
+        formats = "".join(format for _, format in pending)
+        if formats == "B":
+            self.source(f"{pending[0][0]} = buf[pos]; pos += 1")
+        elif pending:
+            shape = struct.Struct(">" + formats)
+            targets = "".join(f"{target}, " for target, _ in pending)
+            self.source(f"{targets}= {self.source.constant(shape.unpack_from, 'unpack')}(buf, pos)")
+            self.source(f"pos += {shape.size}")
 
-    def length(self, format: str, name: str, *, nullable: bool) -> str:
-        """Read a length, in ``format`` where lengths are not compact; null checked unless allowed."""
+    def length(self, format: str) -> str:
+        """Read a length, in ``format`` where lengths are not compact; of a compact one the first byte."""
         length = self.source.fresh("n")
         self.fixed(length, "B" if self.flexible else format)
         self.flush()
-        if self.flexible and nullable:
-            self.source(f"if not 0 < {length} < 128: {length}, pos = null_or_long_length(buf, pos, {length})")
-        elif self.flexible:
-            self.source(f"if not 0 < {length} < 128: {length}, pos = long_length(buf, pos, {length}, {name!r})")
         return length
 
-    def _is_null(self, length: str) -> str:
-        return f"{length} == 0" if self.flexible else f"{length} < 0"
+    def check_length(self, length: str, name: str) -> None:
+        """Read a compact length to its end; refuse null."""
+        if self.flexible:
+            self.source(f"if not 0 < {length} < 128: {length}, pos = long_length(buf, pos, {length}, {name!r})")
+        else:
+            self.source(f"if {length} < 0: unexpected_null({name!r})")
+
+    @contextmanager
+    def unless_null(self, length: str, name: str, target: str) -> Iterator[None]:
+        """A branch for null, and one in which the length is read to its end."""
+        with self.source.block(f"if {length} {'== 0' if self.flexible else '< 0'}:"):
+            self.source(f"{target} = None")
+        with self.source.block("else:"):
+            if self.flexible:
+                self.source(f"if {length} > 127: {length}, pos = long_length(buf, pos, {length}, {name!r})")
+            yield
 
     # ---------------------------------------------------------------------------------- structs
 
@@ -164,7 +162,7 @@ class _Decoder:
             self._bytes(f.wire, f.name, target, nullable)
 
     def _bytes(self, wire: Wire, name: str, target: str, nullable: bool) -> None:
-        length = self.length("h" if wire.kind is Kind.STRING else "i", name, nullable=nullable)
+        length = self.length("h" if wire.kind is Kind.STRING else "i")
         stop = self.source.fresh("stop")
         taken = {
             Kind.STRING: f"buf[pos:{stop}].decode()",
@@ -174,14 +172,11 @@ class _Decoder:
         step = f"{stop} = pos + {length}{' - 1' if self.flexible else ''}"
         read = f"{step}; {target} = {taken}; pos = {stop}"
         if nullable:
-            with self.source.block(f"if {self._is_null(length)}:"):
-                self.source(f"{target} = None")
-            with self.source.block("else:"):
+            with self.unless_null(length, name, target):
                 self.source(read)
-            return
-        if not self.flexible:
-            self.source(f"if {length} < 0: unexpected_null({name!r})")
-        self.source(read)
+        else:
+            self.check_length(length, name)
+            self.source(read)
 
     def _nested(self, cls: type[Struct], target: str, nullable: bool) -> None:
         inner = self.source.fresh("s")
@@ -202,23 +197,27 @@ class _Decoder:
     # ----------------------------------------------------------------------------------- arrays
 
     def _list(self, f: Field, target: str, nullable: bool) -> None:
-        length = self.length("i", f.name, nullable=nullable)
-        if nullable:
-            with self.source.block(f"if {self._is_null(length)}:"):
-                self.source(f"{target} = None")
-            with self.source.block("else:"):
+        length = self.length("i")
+        # Empty arrays are the most frequent ones and need none of what follows.
+        with self.source.block(f"if {length} == {self.bias}:"):
+            self.source(f"{target} = []")
+        with self.source.block("else:"):
+            if nullable:
+                with self.unless_null(length, f.name, target):
+                    self._elements(f, target, length)
+            else:
+                self.check_length(length, f.name)
                 self._elements(f, target, length)
-                self.flush()
-        else:
-            self._elements(f, target, length)
 
     def _elements(self, f: Field, target: str, length: str) -> None:
-        # A compact length is at least 1 by now, and costs the budget one more than its count.
-        fits = f"{length} > left" if self.flexible else f"not 0 <= {length} <= left"
-        self.source(f"if {fits}: bad_count({length}, left, {f.name!r})")
+        # A compact length costs the budget one more than its count; the budget is that generous.
+        self.source(f"if {length} > left: bad_count({length}, left, {f.name!r})")
         self.source(f"left -= {length}")
         if not isinstance(f.wire, type) and f.wire.format:
-            self._array = (target, length, f.wire.format)
+            rows = runtime.Rows("", f.wire.format, "", bias=self.bias, method="unpack_from")
+            width = struct.calcsize(">" + f.wire.format)
+            self.source(f"{target} = [*{self.source.constant(rows, 'rows')}[{length}](buf, pos)]")
+            self.source(f"pos += {width} * {length}" + (f" - {width}" if self.flexible else ""))
             return
         items, item = self.source.fresh("items"), self.source.fresh("s")
         self.source(f"{items} = {target} = []")

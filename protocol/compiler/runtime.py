@@ -45,11 +45,6 @@ def long_length(buf: bytes | bytearray, pos: int, length: int, name: str) -> tup
     return length, pos
 
 
-def null_or_long_length(buf: bytes | bytearray, pos: int, length: int) -> tuple[int, int]:
-    """The same where null is allowed: 0 stays 0."""
-    return (0, pos) if length == 0 else read_uvarint(buf, pos - 1)
-
-
 def skip_tags(buf: bytes | bytearray, pos: int) -> int:
     """Step over the tagged fields of a struct that knows none."""
     count, pos = read_uvarint(buf, pos)
@@ -65,8 +60,6 @@ def unexpected_null(name: str) -> NoReturn:
 
 
 def bad_count(count: int, left: int, name: str) -> NoReturn:
-    if count < 0:
-        raise DecodeError(f"{name} may not be null")
     raise DecodeError(f"{name} claims {count} elements, the message has room for {left}")
 
 

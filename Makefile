@@ -1,0 +1,85 @@
+# Every target works on a fresh clone: the ones that run something go through `setup` first.
+# All paths are relative, so a clone may live in a folder with spaces in its name.
+
+PYTHON ?= python3
+RUNS ?= 1000000
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint types imports pytest java up format lock bench-codec fuzz clean
+# The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
+.NOTPARALLEL:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(VENV)/.project ## create .venv with the locked packages and the project itself
+
+# Two stamps, so that an edit of pyproject.toml does not reinstall every locked package.
+#
+# pyspark is published as source only. Building it in isolation would fetch whatever setuptools is
+# newest, so the locked setuptools goes in first and the rest is built with it.
+$(VENV)/.locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	    { echo "minikafka needs Python 3.11 or newer, and '$(PYTHON)' is not: try make setup PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing the locked packages into $(VENV); the first time this takes a minute or two"
+	@awk '/^[a-z]/ {keep = /^setuptools==/} keep' requirements.lock > $(VENV)/build.lock
+	@$(PIP) install --quiet --require-hashes -r $(VENV)/build.lock
+	@$(PIP) install --quiet --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
+	@touch $@
+
+$(VENV)/.project: $(VENV)/.locked pyproject.toml src/minikafka/__init__.py
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: setup java lint types imports pytest ## run every check and every test
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports
+
+pytest: setup
+	$(BIN)/python -m pytest
+
+# ZooKeeper and Spark run on the Java virtual machine, and Spark accepts 17 or newer.
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	found=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9][0-9]*\).*/\1/p' | head -n 1); \
+	[ "$${found:-0}" -ge 17 ] || { \
+	    echo "minikafka's tests need Java 17 or newer, in JAVA_HOME or on the PATH; found: $${found:-none}" >&2; exit 1; }
+
+up: setup ## start a cluster of three brokers on this machine
+	@$(BIN)/minikafka up --help >/dev/null 2>&1 || \
+	    { echo "this version of minikafka has no command 'up': there is no broker in it" >&2; exit 1; }
+	$(BIN)/minikafka up --brokers 3
+
+format: setup ## let ruff lay out the code and sort the imports
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade for newer versions)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	    --extra all --extra dev $(ARGS) --output-file requirements.lock pyproject.toml
+
+bench-codec: setup ## time the message codec
+	$(BIN)/python -m bench.codec
+
+fuzz: setup ## fuzz the decoders (RUNS=1000000 inputs each)
+	@$(PIP) install --quiet --no-build-isolation --editable '.[fuzz]'
+	$(BIN)/python tests/fuzz/fuzz_messages.py -runs=$(RUNS)
+	$(BIN)/python tests/fuzz/fuzz_records.py -runs=$(RUNS)
+
+clean: ## remove .venv and everything that was built or cached
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
