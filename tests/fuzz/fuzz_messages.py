@@ -2,9 +2,12 @@
 
 The first two bytes of an input choose the decoder and the version.  Whatever decodes must encode and
 decode again to the same message; anything but DecodeError is a finding.
+
+Inputs start from what Apache Kafka wrote, and the compiled codecs are instrumented like any module.
 """
 
 import sys
+from pathlib import Path
 
 import atheris
 
@@ -15,7 +18,8 @@ with atheris.instrument_imports(include=["minikafka"]):
     from minikafka.protocol.errors import DecodeError
     from minikafka.protocol.frame import FrameReader
     from minikafka.protocol.headers import decode_request_header
-    from minikafka.protocol.message import Message
+    from minikafka.protocol import message as message_module
+    from minikafka.protocol.message import Message, codec_source
     from minikafka.protocol.messages import consumer_protocol, coordinator_records
 
 MESSAGES: list[type[Message]] = [
@@ -37,6 +41,11 @@ CONTROL: list[type[ControlMessage]] = [
     control.AlterPartitionRequest,
     control.AlterPartitionResponse,
 ]
+
+
+ROOT = Path(__file__).parent.parent.parent
+GOLDEN = ROOT / "tests" / "data" / "kafka-3.9.1-messages.txt"
+CORPUS = ROOT / "build" / "fuzz" / "messages"  # kept, so that the next run goes on from it
 
 
 def fuzz_message(cls: type[Message], version: int, body: bytes) -> None:
@@ -69,8 +78,31 @@ def test_one_input(data: bytes) -> None:
         pass
 
 
+def instrument_codecs() -> None:
+    """Generated code is imported from nowhere, so atheris has to be shown it."""
+    for cls in MESSAGES:
+        for version in range(cls.versions[0], cls.versions[1] + 1):
+            codec_source(cls, version)
+    for key, decoder in message_module._decoders.items():
+        message_module._decoders[key] = atheris.instrument_func(decoder)
+
+
+def write_corpus(folder: Path) -> None:
+    numbers = {cls.__name__: number for number, cls in enumerate(MESSAGES)}
+    for line in GOLDEN.read_text().splitlines():
+        if not line.startswith("#"):
+            name, version, body = line.split(" ")
+            offset = int(version) - MESSAGES[numbers[name]].versions[0]
+            (folder / f"{name}-{version}-{len(body)}").write_bytes(
+                bytes([numbers[name], offset]) + bytes.fromhex(body)
+            )
+
+
 def main() -> None:
-    atheris.Setup(sys.argv, test_one_input)
+    instrument_codecs()
+    CORPUS.mkdir(parents=True, exist_ok=True)
+    write_corpus(CORPUS)
+    atheris.Setup([*sys.argv, str(CORPUS)], test_one_input)
     atheris.Fuzz()
 
 
