@@ -1,4 +1,4 @@
-"""``make bench-codec``: our message codec and record code against others', on the same bytes.
+"""`make bench-codec`: our message codec and record code against others', on the same bytes.
 
 Before anything is timed, both sides must agree on every byte.
 """

@@ -1,7 +1,7 @@
 """Every API by its key: the request, the response, and the versions that are declared.
 
 What a broker really serves, and so advertises, is its dispatch table; this one only knows what can
-be read and written.  The inter-broker APIs that travel as msgpack are in ``control``.
+be read and written.  The inter-broker APIs that travel as msgpack are in `control`.
 """
 
 from typing import Final, NamedTuple
@@ -114,5 +114,5 @@ APIS: Final[dict[int, Api]] = {row.key: row for row in sorted(_ROWS)}
 
 
 def api_named(name: str) -> Api:
-    """The API with Kafka's name for it, such as ``Fetch``."""
+    """The API with Kafka's name for it, such as `Fetch`."""
     return next(row for row in _ROWS if row.name == name)

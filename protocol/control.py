@@ -1,8 +1,8 @@
 """The control plane: what the controller tells brokers, and leaders ask the controller.
 
-These travel as msgpack maps (``control_codec``) in Kafka's frames under Kafka's api keys, are never
+These travel as msgpack maps (`control_codec`) in Kafka's frames under Kafka's api keys, are never
 advertised, and are served on the inter-broker listener only.  Every request carries the epoch that
-fences it: the controller's for what it tells, the broker's for what it asks.  ``partition_epoch`` is
+fences it: the controller's for what it tells, the broker's for what it asks.  `partition_epoch` is
 the version of the partition's state in ZooKeeper.
 
 Integers are not sized here: epochs and ids come from ZooKeeper, and a zxid has 64 bits.
@@ -45,7 +45,7 @@ class PartitionError(ControlStruct):
 
 
 class LeaderAndIsrRequest(ControlMessage, api_key=4):
-    """Become leader or follower of these partitions; ``is_full``: and of no others."""
+    """Become leader or follower of these partitions; `is_full`: and of no others."""
 
     controller_id: int
     controller_epoch: int
@@ -95,7 +95,7 @@ class LiveBroker(ControlStruct):
 
 
 class UpdateMetadataRequest(ControlMessage, api_key=6):
-    """What every broker needs to know to answer Metadata; ``is_full``: and forget the rest."""
+    """What every broker needs to know to answer Metadata; `is_full`: and forget the rest."""
 
     controller_id: int
     controller_epoch: int

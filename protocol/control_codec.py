@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Self, dataclass_transform
 import msgpack
 
 from minikafka.protocol.errors import DecodeError
-from minikafka.protocol.schema import Buffer
+from minikafka.protocol.varint import Buffer
 
 CONTROL_BYTES_MAX: Final = 1 << 26
 """A partition's state takes about 150 bytes: this is room for some 400,000 partitions."""

@@ -1,6 +1,6 @@
 """Frames: a size of four bytes, then that many bytes of header and body.
 
-``FrameReader`` is made for ``asyncio.BufferedProtocol`` and for thousands of idle connections.  Bytes
+`FrameReader` is made for `asyncio.BufferedProtocol` and for thousands of idle connections.  Bytes
 arrive in a scratch buffer that readers may share, since a read and its handling are never apart;
 small frames are copied out of it.  A frame that is longer than what arrived gets a buffer of its own,
 into which the rest is read without a further copy.  An idle connection so owns no buffer at all.
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from minikafka.protocol.errors import DecodeError
-from minikafka.protocol.schema import Buffer
+from minikafka.protocol.varint import Buffer
 
 SIZE_BYTES: Final = 4
 SCRATCH_BYTES: Final = 1 << 16
@@ -27,7 +27,7 @@ _PLACEHOLDER: Final = bytes(SIZE_BYTES)
 
 
 class FrameReader:
-    """Bytes in, whole frames out; sizes outside 0..``frame_bytes_max`` are a DecodeError."""
+    """Bytes in, whole frames out; sizes outside 0..`frame_bytes_max` are a DecodeError."""
 
     def __init__(self, frame_bytes_max: int, scratch: bytearray | None = None) -> None:
         self.frame_bytes_max = frame_bytes_max
@@ -51,7 +51,7 @@ class FrameReader:
         return memoryview(self._frame)[self._filled :]
 
     def buffer_updated(self, count: int) -> list[bytes | bytearray]:
-        """``count`` bytes were read into the buffer; returns the frames that are now whole."""
+        """`count` bytes were read into the buffer; returns the frames that are now whole."""
         if self._frame is None:
             return self._split(self._scratch[:count])
         self._filled += count

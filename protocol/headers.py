@@ -39,7 +39,7 @@ def decode_request_prefix(frame: bytes | bytearray) -> tuple[int, int, int]:
 
 
 def decode_request_header(frame: bytes | bytearray, flexible: bool) -> tuple[RequestHeader, int]:
-    """The header and the position of the body; ``flexible`` is a property of the request's version."""
+    """The header and the position of the body; `flexible` is a property of the request's version."""
     try:
         key, version, correlation_id, length = _FIXED_AND_LENGTH.unpack_from(frame)
         pos = _FIXED_AND_LENGTH.size

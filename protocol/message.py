@@ -1,7 +1,7 @@
 """What travels whole: requests, responses, and the records of Kafka's internal topics.
 
 The one boundary where whatever a peer's bytes set off inside a compiled codec becomes a
-``DecodeError``.
+`DecodeError`.
 """
 
 import struct
@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final, Self, cast
 from minikafka.protocol.compiler.decoder import compile_decoder
 from minikafka.protocol.compiler.encoder import compile_encoder
 from minikafka.protocol.errors import DecodeError
-from minikafka.protocol.schema import FOREVER, Buffer, Struct
+from minikafka.protocol.schema import FOREVER, Struct
+from minikafka.protocol.varint import Buffer
 
 Decoder = Callable[[bytes | bytearray, int], Struct]
 Encoder = Callable[[Struct, bytearray], list[Buffer]]
@@ -31,7 +32,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buf: bytes | bytearray, version: int, pos: int = 0) -> Self:
-        """Read the message at ``pos``; what follows it in ``buf`` is ignored, as Kafka does."""
+        """Read the message at `pos`; what follows it in `buf` is ignored, as Kafka does."""
         decoder = _decoders.get((cls, version)) or _compiled_decoder(cls, version)
         try:
             return cast(Self, decoder(buf, pos))
@@ -41,7 +42,7 @@ class Message(Struct):
     def encode(self, version: int, out: bytearray | None = None) -> list[Buffer]:
         """The message as parts to be written one after the other, large records uncopied.
 
-        ``out``, when given, holds what goes before the message (a frame's size and header) and
+        `out`, when given, holds what goes before the message (a frame's size and header) and
         becomes the beginning of the first part.
         """
         cls = type(self)

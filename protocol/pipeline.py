@@ -2,7 +2,7 @@
 
 For whoever asks: the client, a follower, the controller.  A broker answers in the order of the
 requests, so the oldest one waiting is always the one that is answered; the correlation id only
-proves it.  ``Waiting`` is whatever the caller wants back with the answer: a future, a callback.
+proves it.  `Waiting` is whatever the caller wants back with the answer: a future, a callback.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from minikafka.protocol.headers import (
     response_header_is_flexible,
 )
 from minikafka.protocol.message import Request
-from minikafka.protocol.schema import Buffer
+from minikafka.protocol.varint import Buffer
 
 Waiting = TypeVar("Waiting")
 

@@ -1,6 +1,6 @@
 """Declare a Kafka message once, for all its versions.
 
-A message is a class whose annotations are its wire types; ``field`` adds the versions in which a
+A message is a class whose annotations are its wire types; `field` adds the versions in which a
 field exists and what it is when it does not::
 
     class ProducePartition(Struct):
@@ -8,9 +8,9 @@ field exists and what it is when it does not::
         records: Records | None
         log_start_offset: Int64 = field(default=-1, since=5)
 
-One object serves every version; the version is an argument of ``decode`` and ``encode`` only.
+One object serves every version; the version is an argument of `decode` and `encode` only.
 Nothing interprets the declaration at run time: the first use of a version compiles a codec for
-exactly that version (``message``), so declaring is cheap and an unused version costs nothing.
+exactly that version (`message`), so declaring is cheap and an unused version costs nothing.
 
 A field without a default must be given to the constructor; checkers and the constructor agree.
 """
@@ -23,11 +23,10 @@ from enum import Enum
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, dataclass_transform
 
 from minikafka.protocol.compiler.source import Source
+from minikafka.protocol.varint import Buffer
 
 FOREVER: Final = 1 << 15
-"""Above every int16 version, so ``until=FOREVER`` means "to this day"."""
-
-Buffer = bytes | bytearray | memoryview
+"""Above every int16 version, so `until=FOREVER` means "to this day"."""
 
 
 class Kind(Enum):
@@ -40,7 +39,7 @@ class Kind(Enum):
 
 
 class Wire(NamedTuple):
-    """The wire type behind an annotation; ``format`` is the struct letter of fixed-size kinds."""
+    """The wire type behind an annotation; `format` is the struct letter of fixed-size kinds."""
 
     kind: Kind
     format: str = ""
@@ -69,7 +68,7 @@ MISSING: Final = _Missing.MISSING
 
 
 class Spec(NamedTuple):
-    """What ``field`` says about a field beyond its type."""
+    """What `field` says about a field beyond its type."""
 
     default: Any = MISSING
     factory: Callable[[], list[Any]] | None = None
@@ -94,14 +93,14 @@ def field(
 ) -> Any:
     """Say in which versions a field exists, may be null, or travels under a tag.
 
-    ``default`` and ``factory`` are the keywords type checkers look for (PEP 681) to decide whether
-    the constructor argument is optional.  A ``secret`` never shows in ``repr``, and so in no log.
+    `default` and `factory` are the keywords type checkers look for (PEP 681) to decide whether
+    the constructor argument is optional.  A `secret` never shows in `repr`, and so in no log.
     """
     return Spec(default, factory, since, until, tag, null_since, null_until, secret)
 
 
 class Field(NamedTuple):
-    """One parsed declaration; ``wire`` is the element's type when ``is_list``."""
+    """One parsed declaration; `wire` is the element's type when `is_list`."""
 
     name: str
     wire: "Wire | type[Struct]"
@@ -192,7 +191,7 @@ class StructMeta(type):
         return made
 
     def __init__(cls, *_args: Any, **_options: Any) -> None:
-        """Options such as ``api_key=0`` were consumed by ``__new__``."""
+        """Options such as `api_key=0` were consumed by `__new__`."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))

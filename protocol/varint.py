@@ -55,11 +55,21 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
     """The signed 32-bit number at `pos` and the position after it."""
+    raw = buf[pos]
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), pos + 1
+    high = buf[pos + 1]
+    if high < 0x80:
+        raw = raw & 0x7F | high << 7
+        return (raw >> 1) ^ -(raw & 1), pos + 2
     return _read_zigzag(buf, pos, 32, VARINT_BYTES_MAX)
 
 
 def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
     """The signed 64-bit number at `pos` and the position after it."""
+    raw = buf[pos]
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), pos + 1
     return _read_zigzag(buf, pos, 64, VARLONG_BYTES_MAX)
 
 

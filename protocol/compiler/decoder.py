@@ -1,10 +1,10 @@
 """Write the decoder of one message version.
 
-Fixed-size values are not read where they are declared: they collect in ``_pending`` until something
-of variable size needs its length, which joins them as the last value of one ``struct`` call.
+Fixed-size values are not read where they are declared: they collect in `_pending` until something
+of variable size needs its length, which joins them as the last value of one `struct` call.
 
-``length`` below is always the number on the wire: compact ones are one more than the count, 0 for
-null; classic ones are the count itself, negative for null.  ``bias`` is that difference.
+`length` below is always the number on the wire: compact ones are one more than the count, 0 for
+null; classic ones are the count itself, negative for null.  `bias` is that difference.
 """
 
 import struct
@@ -31,7 +31,7 @@ _NAMES: dict[str, Any] = {
 
 
 def compile_decoder(cls: type[Struct], version: int, flexible: bool, max_elements: int) -> Any:
-    """A function ``(buf, pos) -> message``."""
+    """A function `(buf, pos) -> message`."""
     writer = _Decoder(f"decode {cls.__name__} v{version}", version, flexible)
     with writer.source.block("def made(buf, pos):"):
         writer.source("end = len(buf)")
@@ -64,7 +64,7 @@ class _Decoder:
         self._pending.append((target, format))
 
     def flush(self) -> None:
-        """Emit the one ``struct`` call for all that is pending."""
+        """Emit the one `struct` call for all that is pending."""
         pending, self._pending = self._pending, []
         formats = "".join(format for _, format in pending)
         if formats == "B":
@@ -76,7 +76,7 @@ class _Decoder:
             self.source(f"pos += {shape.size}")
 
     def length(self, format: str) -> str:
-        """Read a length, in ``format`` where lengths are not compact; of a compact one the first byte."""
+        """Read a length, in `format` where lengths are not compact; of a compact one the first byte."""
         length = self.source.fresh("n")
         self.fixed(length, "B" if self.flexible else format)
         self.flush()

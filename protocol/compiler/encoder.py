@@ -1,9 +1,9 @@
 """Write the encoder of one message version.
 
-The mirror of ``decoder``: fixed-size values collect in a run until something of variable size is
+The mirror of `decoder`: fixed-size values collect in a run until something of variable size is
 due.  Compact lengths join the run as single bytes and one array of fixed-size elements may stand in
-it, so a run is one ``pack`` as long as its counts are below 127; a second branch writes it piece by
-piece when one is not.  The encoder appends to ``out``; records above a small size become a part of
+it, so a run is one `pack` as long as its counts are below 127; a second branch writes it piece by
+piece when one is not.  The encoder appends to `out`; records above a small size become a part of
 their own, untouched.
 """
 
@@ -19,7 +19,7 @@ from minikafka.protocol.varint import write_uvarint
 
 
 def compile_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
-    """A function ``(message, out) -> parts``, the first part beginning with ``out``."""
+    """A function `(message, out) -> parts`, the first part beginning with `out`."""
     writer = _Encoder(f"encode {cls.__name__} v{version}", version, flexible)
     with writer.source.block("def made(it, out):"):
         writer.source("parts = []")
@@ -30,7 +30,7 @@ def compile_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
 
 
 class _Piece(NamedTuple):
-    """One pending value: ``length_of`` names the count of compact lengths and arrays."""
+    """One pending value: `length_of` names the count of compact lengths and arrays."""
 
     value: str
     format: str
@@ -103,7 +103,7 @@ class _Encoder:
         self._run.flush()
 
     def length(self, count: str, format: str) -> None:
-        """A count, compact or in ``format``."""
+        """A count, compact or in `format`."""
         if self.flexible:
             self._run.pieces.append(_Piece(f"{count} + 1", "B", count))
         else:

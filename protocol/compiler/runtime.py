@@ -15,9 +15,9 @@ COPY_BELOW_BYTES: Final = 512
 
 
 class Rows(dict[int, Any]):
-    """``rows[n]`` packs or unpacks an array by its length field, and the fixed values around it.
+    """`rows[n]` packs or unpacks an array by its length field, and the fixed values around it.
 
-    The key is the length as it stands on the wire: a compact array of three writes four (``bias``).
+    The key is the length as it stands on the wire: a compact array of three writes four (`bias`).
     """
 
     def __init__(self, head: str, element: str, tail: str, *, bias: int, method: str) -> None:

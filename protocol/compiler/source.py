@@ -1,4 +1,4 @@
-"""Python source in the making: indentation, fresh names, constants, and the final ``exec``."""
+"""Python source in the making: indentation, fresh names, constants, and the final `exec`."""
 
 import linecache
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Source:
-    """Collects lines of one function named ``made`` and compiles it."""
+    """Collects lines of one function named `made` and compiles it."""
 
     def __init__(self, title: str, names: dict[str, Any] | None = None) -> None:
         self.title = title
@@ -31,7 +31,7 @@ class Source:
         return f"{prefix}{self._serial}"
 
     def constant(self, value: Any, prefix: str = "K") -> str:
-        """A name for ``value`` in the function's globals; small literals stand for themselves."""
+        """A name for `value` in the function's globals; small literals stand for themselves."""
         if value is None or type(value) in (bool, int) or value in ("", b""):
             return repr(value)
         name = self.fresh(prefix)

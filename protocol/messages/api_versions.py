@@ -1,7 +1,7 @@
 """ApiVersions: which requests, in which versions, this broker serves.
 
 The first request on every connection, so it must be answerable to a client of any age: a version
-that is not known gets the v0 body with error 35, and the response header is always v0 (``headers``).
+that is not known gets the v0 body with error 35, and the response header is always v0 (`headers`).
 """
 
 from minikafka.protocol.message import Request, Response

@@ -1,6 +1,6 @@
-"""The records of ``__consumer_offsets`` and ``__transaction_state``, as Kafka writes them.
+"""The records of `__consumer_offsets` and `__transaction_state`, as Kafka writes them.
 
-Keys tell by their version what they are: in ``__consumer_offsets`` 0 and 1 are committed offsets, 2
+Keys tell by their version what they are: in `__consumer_offsets` 0 and 1 are committed offsets, 2
 is a group.  Lag monitors and Kafka's own tools read these topics, so the bytes are Kafka's.
 """
 

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of everything that reads a message: ``make fuzz``.
+"""Coverage-guided fuzzing of everything that reads a message: `make fuzz`.
 
 The first two bytes of an input choose the decoder and the version.  Whatever decodes must encode and
 decode again to the same message; anything but DecodeError is a finding.
@@ -13,12 +13,12 @@ import atheris
 
 with atheris.instrument_imports(include=["minikafka"]):
     from minikafka.protocol import control
+    from minikafka.protocol import message as message_module
     from minikafka.protocol.apis import APIS
     from minikafka.protocol.control_codec import ControlMessage
     from minikafka.protocol.errors import DecodeError
     from minikafka.protocol.frame import FrameReader
     from minikafka.protocol.headers import decode_request_header
-    from minikafka.protocol import message as message_module
     from minikafka.protocol.message import Message, codec_source
     from minikafka.protocol.messages import consumer_protocol, coordinator_records
 
@@ -93,9 +93,7 @@ def write_corpus(folder: Path) -> None:
         if not line.startswith("#"):
             name, version, body = line.split(" ")
             offset = int(version) - MESSAGES[numbers[name]].versions[0]
-            (folder / f"{name}-{version}-{len(body)}").write_bytes(
-                bytes([numbers[name], offset]) + bytes.fromhex(body)
-            )
+            (folder / f"{name}-{version}-{len(body)}").write_bytes(bytes([numbers[name], offset]) + bytes.fromhex(body))
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Read the recorded cases of a real Kafka: bodies by Kafka's field names into our messages.
 
-Placeholders such as ``<member 1>`` stand for values that differ from run to run; here they become
+Placeholders such as `<member 1>` stand for values that differ from run to run; here they become
 some value of the right type, the same for the same placeholder.
 """
 
@@ -29,7 +29,7 @@ def cases() -> dict[str, Any]:
 
 
 def snake(name: str) -> str:
-    """``V3AndBelowTopics`` as we call it: ``v3_and_below_topics``."""
+    """`V3AndBelowTopics` as we call it: `v3_and_below_topics`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 

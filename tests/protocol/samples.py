@@ -1,8 +1,8 @@
 """Values for every declared message, made from its schema.
 
-``full`` is deterministic: every field that a version carries gets a value unlike its neighbours' and
+`full` is deterministic: every field that a version carries gets a value unlike its neighbours' and
 unlike its default, arrays get two elements, so that swapped or missing fields show in the bytes.
-``messages`` is a hypothesis strategy for the same.  ``to_kafka_json`` names things as Kafka does.
+`messages` is a hypothesis strategy for the same.  `to_kafka_json` names things as Kafka does.
 """
 
 import base64
@@ -90,7 +90,7 @@ def _full_value(wire: Wire | type[Struct], version: int, serial: Iterator[int]) 
 
 
 def arbitrary(cls: type[M], version: int, rng: random.Random) -> M:
-    """A message with nulls, empty and long values, and numbers at their limits, all by ``rng``."""
+    """A message with nulls, empty and long values, and numbers at their limits, all by `rng`."""
     values = {f.name: _arbitrary_field(f, version, rng) if f.exists(version) else f.absent for f in cls.fields}
     return cls(**values)
 
@@ -155,7 +155,7 @@ def _values(wire: Wire | type[Struct], version: int) -> st.SearchStrategy[Any]:
 
 
 def camel(name: str) -> str:
-    """``topic_data`` as Kafka's schemas spell it, but for the first letter: ``topicData``."""
+    """`topic_data` as Kafka's schemas spell it, but for the first letter: `topicData`."""
     head, *tail = name.split("_")
     return head + "".join(part.capitalize() for part in tail)
 

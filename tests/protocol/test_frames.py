@@ -27,7 +27,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 def read_in_pieces(reader: FrameReader, data: bytes, sizes: list[int]) -> list[bytes]:
-    """Feed as a BufferedProtocol does: the transport fills what ``get_buffer`` gives, or less."""
+    """Feed as a BufferedProtocol does: the transport fills what `get_buffer` gives, or less."""
     frames: list[bytes] = []
     pos, turn = 0, 0
     while pos < len(data):

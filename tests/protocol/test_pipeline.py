@@ -12,7 +12,7 @@ from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minikafka.protocol.messages.produce import ProduceRequest
 from minikafka.protocol.pipeline import Pipeline
-from minikafka.protocol.schema import Buffer
+from minikafka.protocol.varint import Buffer
 
 ASK_NOTHING = MetadataRequest(topics=[])
 
