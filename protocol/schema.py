@@ -151,6 +151,8 @@ _ZERO: Final[dict[tuple[Kind, str], Any]] = {
 
 
 def _parse(name: str, hint: Any, spec: Spec) -> Field:
+    if isinstance(hint, str):
+        raise TypeError(f"{name}: {hint!r} is text, not a type; leave out the quotes and the __future__ import")
     nullable = is_list = False
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = (arm for arm in typing.get_args(hint) if arm is not type(None))
@@ -164,7 +166,7 @@ def _parse(name: str, hint: Any, spec: Spec) -> Field:
 
 def _annotations(space: dict[str, Any]) -> dict[str, Any]:
     """The annotations of a class body that has just run; Python 3.14 keeps them as a function."""
-    if sys.version_info >= (3, 14):
+    if sys.version_info >= (3, 14) and "__annotations__" not in space:
         import annotationlib
 
         annotate = annotationlib.get_annotate_from_class_namespace(space)

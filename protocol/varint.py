@@ -70,6 +70,10 @@ def read_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
     raw = buf[pos]
     if raw < 0x80:
         return (raw >> 1) ^ -(raw & 1), pos + 1
+    high = buf[pos + 1]
+    if high < 0x80:
+        raw = raw & 0x7F | high << 7
+        return (raw >> 1) ^ -(raw & 1), pos + 2
     return _read_zigzag(buf, pos, 64, VARLONG_BYTES_MAX)
 
 

@@ -42,6 +42,12 @@ def test_decoded_defaults_are_fresh() -> None:
     assert two.items == []
 
 
+def test_a_type_in_quotes_is_refused_at_once() -> None:
+    # Annotations that are text would give a message without fields on Python 3.14.
+    with pytest.raises(TypeError, match="number"):
+        type(Struct)("Quoted", (Struct,), {"__annotations__": {"number": "Int32"}})
+
+
 def test_equality_is_by_class_and_value() -> None:
     assert Inner(number=1) == Inner(number=1)
     assert Inner(number=1) != Inner(number=2)

@@ -1,0 +1,47 @@
+"""Records one by one, for whoever needs each of them as an object: compaction, transaction logs, simple consumers.
+
+Consumers of whole batches are better served by `columns`. Both give the same verdict on any bytes: either the records
+are exactly as many as the header states and fill the payload, or it is a CorruptRecord. Here it is raised when the
+iteration reaches the flaw, which may be after good records. Numpy is never used, so a broker can do without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from minikafka.protocol.errors import CorruptRecord
+from minikafka.protocol.records.batch import BatchView
+from minikafka.protocol.records.layout import INFLATED_BYTES_MAX, TIMESTAMP_TYPE_BIT
+from minikafka.protocol.records.parts import Walked, check_all_read, check_count, iter_parts
+from minikafka.protocol.records.walk import Base, Record
+from minikafka.protocol.varint import INT32_MAX, INT64_MAX
+
+# Fewer records are read one by one before a run of them is set up.
+_RUN_ROWS_MIN = 24
+
+# Records that exist at the same time, whatever the size of the batch. Few enough for the garbage collector, which
+# looks in when 700 more objects have come than gone.
+_ROWS_MAX = 256
+
+
+def iter_records(batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
+    """The records of a batch in order; CorruptRecord at the first flaw, or for inflating past `max_bytes`."""
+    payload, count, base = batch.payload(max_bytes), batch.record_count, base_of(batch)
+    if count < _RUN_ROWS_MIN:
+        check_count(payload, count)
+        part = Walked(payload, 0, count, base)
+        check_all_read(payload, part.stop)
+        return part.records()
+    parts = iter_parts(payload, count, base, run_rows_min=_RUN_ROWS_MIN, rows_max=_ROWS_MAX)
+    return chain.from_iterable(part.records() for part in parts)
+
+
+def base_of(batch: BatchView) -> Base:
+    """What the deltas in the batch add to."""
+    # No log gets this far. Any other base leaves room for offset deltas, which have 32 bits.
+    if abs(batch.base_offset) > INT64_MAX - INT32_MAX:
+        raise CorruptRecord(f"a base offset of {batch.base_offset} is impossible")
+    if batch.attributes & TIMESTAMP_TYPE_BIT:
+        return Base(batch.base_offset, batch.max_timestamp, is_append_time=True)
+    return Base(batch.base_offset, batch.base_timestamp)

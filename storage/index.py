@@ -1,0 +1,242 @@
+"""Sparse indexes over a segment, in a memory map.
+
+The offset index maps the last offset of a batch to the position of that batch; the time index maps
+the largest timestamp so far to the last offset of the batch that has it.  Both hold an entry for
+about every `index.interval.bytes` of log, in growing order, so a lookup bisects and the reader walks on
+from there.  Offsets are relative to the segment's base offset, as they take four bytes.
+
+The file of a segment that is being written is grown to its full size, which is a hole without disk
+space, and trimmed when the segment is sealed.  Space is reserved page by page before it is written to:
+a full disk is then an OSError and not a signal.  An index only ever speeds things up: whoever uses an entry
+checks it against the batch it points at, and whatever is wrong here is rebuilt from the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import Final, NamedTuple
+
+from minikafka.storage.disk import Disk, Mapping
+from minikafka.storage.formats import OFFSET_ENTRY, TIME_ENTRY, BadFile
+
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+_RESERVED_BYTES: Final = 4096
+
+
+class OffsetPosition(NamedTuple):
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+class _Index:
+    """Fixed-size entries in a map: what both kinds have in common."""
+
+    _entry: Struct
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.count = 0
+        self._disk = disk
+        self._count_max = bytes_max // self._entry.size
+        self._mapping: Mapping | None = None
+        self._is_writable = False
+        self._reserved_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self._count_max
+
+    @property
+    def size_bytes(self) -> int:
+        return self.count * self._entry.size
+
+    def load(self) -> None:
+        """Map what is on disk, read-only; BadFile if it cannot be an index of this segment."""
+        self.close()
+        size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
+        if size % self._entry.size:
+            raise BadFile(f"{self.path}: {size} bytes are not a whole number of entries")
+        self.count = size // self._entry.size
+        self._loaded()
+
+    def seal(self) -> None:
+        """Trim the file to its entries; from now on it is only read."""
+        mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            if self._is_writable:
+                mapping.flush()
+            mapping.close()
+        self._is_writable = False
+        file = self._disk.open(self.path, create=True)
+        try:
+            if file.size() != self.size_bytes:
+                file.truncate(self.size_bytes)
+        finally:
+            file.close()
+
+    def sync(self) -> None:
+        """Have the file on disk; the map is flushed first if it is being written."""
+        if self._mapping is not None and self._is_writable:
+            self._mapping.flush()
+        if self._disk.exists(self.path):
+            file = self._disk.open(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def close(self) -> None:
+        if self._mapping is not None:
+            self._mapping.close()
+        self._mapping = None
+        self._is_writable = False
+
+    def clear(self) -> None:
+        self.count = 0
+        self._loaded()
+
+    def _view(self) -> memoryview:
+        if self._mapping is None:
+            self._map(self.size_bytes, writable=False)
+            assert self._mapping is not None
+        return self._mapping.view
+
+    def _put(self, *values: int) -> None:
+        if not self._is_writable:
+            self.close()
+            self._map(self._count_max * self._entry.size, writable=True)
+            self._reserved_bytes = 0
+        if self.size_bytes + self._entry.size > self._reserved_bytes:
+            self._reserve()
+        self._entry.pack_into(self._view(), self.size_bytes, *values)
+        self.count += 1
+
+    def _reserve(self) -> None:
+        file = self._disk.open(self.path)
+        try:
+            file.reserve(self.size_bytes, _RESERVED_BYTES)
+        finally:
+            file.close()
+        self._reserved_bytes = self.size_bytes + _RESERVED_BYTES
+
+    def _map(self, size: int, *, writable: bool) -> None:
+        file = self._disk.open(self.path, create=writable)
+        try:
+            self._mapping = file.map(size, writable=writable)
+        finally:
+            file.close()
+        self._is_writable = writable
+
+    def _get(self, number: int) -> tuple[int, int]:
+        first, second = self._entry.unpack_from(self._view(), number * self._entry.size)
+        return first, second
+
+    def _loaded(self) -> None:
+        """Refresh what is derived from the last entry."""
+
+
+class OffsetIndex(_Index):
+    """Offset to position."""
+
+    _entry = OFFSET_ENTRY
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        super().__init__(disk, path, base_offset, bytes_max)
+        self.last_offset = base_offset - 1
+
+    def append(self, offset: int, position: int) -> None:
+        assert offset > self.last_offset, "index entries grow"
+        self._put(offset - self.base_offset, position)
+        self.last_offset = offset
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or below the offset; before the first one, the start of the segment."""
+        relative = offset - self.base_offset
+        number = bisect_right(range(self.count), relative, key=self._relative) - 1
+        if number < 0:
+            return OffsetPosition(self.base_offset - 1, 0)
+        found, position = self._get(number)
+        # Growing order is all that bisecting relies on, and a flipped bit may have broken it.
+        if found > relative or position < 0:
+            return OffsetPosition(self.base_offset - 1, 0)
+        return OffsetPosition(self.base_offset + found, position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after the offset."""
+        self.count = bisect_left(range(self.count), offset - self.base_offset, key=self._relative)
+        self._loaded()
+
+    def entries(self) -> list[OffsetPosition]:
+        return [OffsetPosition(self.base_offset + o, p) for o, p in map(self._get, range(self.count))]
+
+    def _relative(self, number: int) -> int:
+        return self._get(number)[0]
+
+    def _loaded(self) -> None:
+        self.last_offset = self.base_offset - 1
+        if self.count:
+            relative, position = self._get(self.count - 1)
+            if relative < 0 or position < 0:
+                raise BadFile(f"{self.path}: last entry {relative}, {position}")
+            self.last_offset = self.base_offset + relative
+
+
+class TimeIndex(_Index):
+    """Timestamp to offset."""
+
+    _entry = TIME_ENTRY
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        super().__init__(disk, path, base_offset, bytes_max)
+        self.last = TimestampOffset(-1, base_offset)
+
+    @property
+    def is_full(self) -> bool:
+        # The last entry is written when the segment is sealed, so its place is kept free.
+        return self.count >= self._count_max - 1
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry unless it tells nothing new."""
+        if timestamp > self.last.timestamp and offset >= self.last.offset and self.count < self._count_max:
+            self._put(timestamp, offset - self.base_offset)
+            self.last = TimestampOffset(timestamp, offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry with at most this timestamp; before the first one, the start of the segment."""
+        number = bisect_right(range(self.count), timestamp, key=self._timestamp) - 1
+        if number < 0:
+            return TimestampOffset(-1, self.base_offset)
+        found, relative = self._get(number)
+        if found > timestamp or relative < 0:
+            return TimestampOffset(-1, self.base_offset)
+        return TimestampOffset(found, self.base_offset + relative)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries that point at or past the offset."""
+        self.count = bisect_left(range(self.count), offset - self.base_offset, key=self._relative)
+        self._loaded()
+
+    def entries(self) -> list[TimestampOffset]:
+        return [TimestampOffset(t, self.base_offset + o) for t, o in map(self._get, range(self.count))]
+
+    def _timestamp(self, number: int) -> int:
+        return self._get(number)[0]
+
+    def _relative(self, number: int) -> int:
+        return self._get(number)[1]
+
+    def _loaded(self) -> None:
+        self.last = TimestampOffset(-1, self.base_offset)
+        if self.count:
+            timestamp, relative = self._get(self.count - 1)
+            if relative < 0 or timestamp < 0:
+                raise BadFile(f"{self.path}: last entry {timestamp}, {relative}")
+            self.last = TimestampOffset(timestamp, self.base_offset + relative)

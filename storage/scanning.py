@@ -1,0 +1,135 @@
+"""Walking the batches of a segment's file by their headers.
+
+Works on a file and two positions, on any thread, and on any file: the loop's, a worker's, a tool's.
+How bytes are read is an argument, so that a walk on the loop can refuse to wait for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from minikafka.protocol.errors import CorruptRecord
+from minikafka.protocol.records.batch import BatchView
+from minikafka.protocol.records.layout import HEADER, HEADER_BYTES, LENGTH_AT, LENGTH_OVERHEAD_BYTES, MAGIC
+from minikafka.protocol.varint import Buffer
+from minikafka.storage.disk import File
+from minikafka.storage.errors import CorruptLog
+
+_SCAN_BYTES: Final = 8192
+"""Twice the default index interval: mostly one read finds the batch after an index entry."""
+
+_CHUNK_BYTES: Final = 1 << 20
+
+_batch_length: Final = Struct(">i").unpack_from
+
+Read = Callable[[int, int], Buffer]
+
+
+class ColdRead(Exception):
+    """Not all of it is in memory: read it where waiting for the disk does no harm."""
+
+
+class BatchAt(NamedTuple):
+    """The header of a batch in a file, as far as finding a batch needs it."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+class Section(NamedTuple):
+    """A stretch of one segment's file; `start` and `limit` are batch boundaries."""
+
+    path: str
+    file: File
+    start: int
+    limit: int
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start >= self.limit
+
+
+def waiting(file: File) -> Read:
+    return file.read
+
+
+def nowait(file: File) -> Read:
+    """Reading that raises ColdRead instead of waiting for the disk."""
+
+    def read(position: int, size: int) -> Buffer:
+        data = file.read_nowait(position, size)
+        if data is None:
+            raise ColdRead
+        return data
+
+    return read
+
+
+def scan(section: Section, read: Read) -> Iterator[BatchAt]:
+    """The headers of a section's batches, one after the other; CorruptLog where none can be."""
+    chunk: Buffer = b""
+    chunk_at = position = section.start
+    while position < section.limit:
+        at = position - chunk_at
+        if at + HEADER_BYTES > len(chunk):
+            chunk = read(position, min(_SCAN_BYTES, section.limit - position))
+            chunk_at, at = position, 0
+            if len(chunk) < HEADER_BYTES:
+                raise CorruptLog(section.path, position, f"{len(chunk)} bytes are too few for a batch")
+        base, length, epoch, magic, _crc, _attributes, delta, _base_ts, max_ts, *_ = HEADER.unpack_from(chunk, at)
+        size = length + LENGTH_OVERHEAD_BYTES
+        if magic != MAGIC or size < HEADER_BYTES or size > section.limit - position or delta < 0:
+            raise CorruptLog(section.path, position, f"no batch: magic {magic}, size {size}, offset delta {delta}")
+        yield BatchAt(position, size, base, base + delta, max_ts, epoch)
+        position += size
+
+
+def read_batches(section: Section, read: Read) -> Iterator[tuple[int, BatchView]]:
+    """All batches of a section with their positions; CRCs are not checked; CorruptLog where no batch can be."""
+    chunk: Buffer = b""
+    at = 0
+    position = section.start
+    while position < section.limit:
+        if at + HEADER_BYTES > len(chunk) or at + _size_at(chunk, at) > len(chunk):
+            chunk, at = _chunk_with_batch(section, position, read), 0
+        try:
+            batch = BatchView(chunk, at)
+        except CorruptRecord as error:
+            raise CorruptLog(section.path, position, str(error)) from error
+        yield position, batch
+        at += batch.size
+        position += batch.size
+
+
+def _chunk_with_batch(section: Section, position: int, read: Read) -> Buffer:
+    """A chunk of the file that holds the whole batch at the position, if there is one."""
+    left = section.limit - position
+    chunk = read(position, min(_CHUNK_BYTES, left))
+    if len(chunk) >= HEADER_BYTES and len(chunk) < _size_at(chunk, 0) <= left:
+        return read(position, _size_at(chunk, 0))
+    return chunk
+
+
+def _size_at(chunk: Buffer, at: int) -> int:
+    (length,) = _batch_length(chunk, at + LENGTH_AT)
+    return int(length) + LENGTH_OVERHEAD_BYTES
+
+
+def read_batch(section: Section, batch: BatchAt, read: Read) -> BatchView:
+    """The whole batch; CorruptLog unless its CRC is right."""
+    try:
+        view = BatchView(read(batch.position, batch.size))
+        view.check_crc()
+    except CorruptRecord as error:
+        raise CorruptLog(section.path, batch.position, str(error)) from error
+    return view

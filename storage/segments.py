@@ -1,0 +1,65 @@
+"""The segments of a log in the order of their offsets."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from minikafka.storage.segment import Segment
+
+
+class Segments:
+    """Never empty; the last one is written to."""
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._all = sorted(segments, key=_base_offset)
+        self._bases = [segment.base_offset for segment in self._all]
+        assert self._all
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def first(self) -> Segment:
+        return self._all[0]
+
+    @property
+    def active(self) -> Segment:
+        return self._all[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._all)
+
+    def add(self, segment: Segment) -> None:
+        assert segment.base_offset > self._bases[-1]
+        self._all.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def holding(self, offset: int) -> Segment:
+        """The segment in which the offset is or would be."""
+        return self._all[max(0, bisect_right(self._bases, offset) - 1)]
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that holds the offset and those after it."""
+        return self._all[max(0, bisect_right(self._bases, offset) - 1) :]
+
+    def next_base(self, segment: Segment) -> int | None:
+        """Where the next segment begins; None for the active one."""
+        number = bisect_right(self._bases, segment.base_offset)
+        return self._bases[number] if number < len(self._bases) else None
+
+    def replace(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
+        """Put other segments in the place of some; the rest stays."""
+        gone = {id(segment) for segment in old}
+        kept = [segment for segment in self._all if id(segment) not in gone]
+        self._all = sorted([*kept, *new], key=_base_offset)
+        self._bases = [segment.base_offset for segment in self._all]
+        assert self._all
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

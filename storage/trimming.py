@@ -1,0 +1,147 @@
+"""Cutting a log: at its end, where a follower differs from its leader, and at its start, where records expire.
+
+Segments that go are renamed first and stay readable; `Log.retired` holds them until somebody unlinks
+them, after `file.delete.delay.ms`.  A sealed segment is never shortened in place, since a reader may have
+it mapped: the part that stays is written to a new file, which then takes the place of the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minikafka.storage.disk import Disk
+from minikafka.storage.formats import LOG_SUFFIX, TMP_SUFFIX
+from minikafka.storage.log import Log
+from minikafka.storage.replay import rebuild_producers
+from minikafka.storage.segment import Segment
+
+_COPY_BYTES = 1 << 20
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
+    """Cut off everything from the batch that holds the offset on; False if there is nothing to cut."""
+    if offset >= log.log_end_offset:
+        return False
+    if offset < log.segments.first.base_offset:
+        truncate_fully(log, offset)
+        return True
+    try:
+        log.generation += 1
+        last = log.segments.holding(offset)
+        retire(log, [segment for segment in log.segments if segment.base_offset > last.base_offset])
+        end = _truncate_segment(log, last, offset)
+        log.log_end_offset = end
+        log.log_start_offset = min(log.log_start_offset, end)
+        log.recovery_point = min(log.recovery_point, end)
+        log.epochs_changed |= log.epochs.truncate_from_end(end)
+        _rebuild_producers(log, now_ms)
+        log.update_high_watermark(min(log.high_watermark, end))
+    except OSError as error:
+        raise log.failure("truncate", error) from error
+    return True
+
+
+def truncate_fully(log: Log, offset: int) -> None:
+    """Throw everything away and go on at an offset, as a follower does that fell behind its leader's start."""
+    try:
+        log.generation += 1
+        old = list(log.segments)
+        for segment in old:
+            segment.rename_deleted()
+        fresh = Segment.create(log.disk, log.directory, offset, log.config)
+        log.segments.replace(old, [fresh])
+        log.retired += old
+        log.has_new_names = True
+        log.log_start_offset = log.log_end_offset = offset
+        log.recovery_point = min(log.recovery_point, offset)
+        log.epochs.clear()
+        log.epochs_changed = True
+        log.producers.truncate_fully(offset)
+        log.state_files.delete_snapshots(above=-1)
+        log.update_high_watermark(offset)
+    except OSError as error:
+        raise log.failure("truncate", error) from error
+
+
+def advance_log_start(log: Log, offset: int) -> list[Segment]:
+    """Records below the offset are gone for readers; segments that hold no others are retired and returned."""
+    if offset <= log.log_start_offset:
+        return []
+    log.log_start_offset = min(offset, log.log_end_offset)
+    log.epochs_changed |= log.epochs.truncate_from_start(log.log_start_offset)
+    log.producers.on_log_start_offset(log.log_start_offset)
+    log.update_high_watermark(max(log.high_watermark, log.log_start_offset))
+    expired = []
+    for segment in log.segments:
+        next_base = log.segments.next_base(segment)
+        if next_base is None or next_base > log.log_start_offset:
+            break
+        expired.append(segment)
+    try:
+        retire(log, expired)
+        log.state_files.delete_snapshots(below=log.segments.first.base_offset)
+    except OSError as error:
+        raise log.failure("delete segments", error) from error
+    return expired
+
+
+def retire(log: Log, segments: Iterable[Segment]) -> None:
+    """Take segments out of the log; their files are renamed and stay until they are unlinked."""
+    going = list(segments)
+    for segment in going:
+        segment.rename_deleted()
+    if going:
+        log.segments.replace(going, ())
+        log.retired += going
+        log.has_new_names = True
+
+
+def _truncate_segment(log: Log, segment: Segment, offset: int) -> int:
+    """Cut a segment and make it the active one; returns the new log end offset."""
+    position, end = segment.size, min(offset, log.log_end_offset)
+    segment.load_indexes()
+    start = segment.offset_index.lookup(offset - 1).position
+    for batch in segment.batches(start):
+        if batch.last_offset >= offset:
+            position, end = batch.position, min(offset, batch.base_offset)
+            break
+    if segment.is_sealed and position < segment.size:
+        segment = _shortened_copy(log, segment, position)
+    segment.truncate(position, end)
+    return end
+
+
+def _shortened_copy(log: Log, segment: Segment, size: int) -> Segment:
+    """A new segment with the first `size` bytes of a sealed one, in its place."""
+    path = segment.path(LOG_SUFFIX)
+    _copy_prefix(log.disk, segment, path + TMP_SUFFIX, size)
+    log.disk.rename(path + TMP_SUFFIX, path)
+    log.disk.fsync_dir(log.directory)
+    copy = Segment(log.disk, log.directory, segment.base_offset, log.config, size=size)
+    log.segments.replace([segment], [copy])
+    # Its name is the copy's now: only the open file of the old one is still to be let go.
+    log.retired.append(segment)
+    return copy
+
+
+def _copy_prefix(disk: Disk, segment: Segment, path: str, size: int) -> None:
+    copy = disk.open(path, create=True)
+    try:
+        copy.truncate(0)
+        for position in range(0, size, _COPY_BYTES):
+            copy.append((segment.file.read(position, min(_COPY_BYTES, size - position)),))
+        copy.sync()
+    finally:
+        copy.close()
+
+
+def _rebuild_producers(log: Log, now_ms: int) -> None:
+    log.state_files.delete_snapshots(above=log.log_end_offset)
+    log.producers = rebuild_producers(
+        log.segments,
+        log.state_files,
+        log.config,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        now_ms=now_ms,
+    )

@@ -1,0 +1,251 @@
+"""What a leader accepts from a producer, and what it changes about it.
+
+The header decides nearly always: the broker's fastest path looks at 61 bytes and has the CRC computed. Records are
+looked at in three cases only: on compacted topics, where each needs a key; where `message.timestamp.before.max.ms` is
+set, since only the largest timestamp is in the header; and to name the bad ones of a batch that is refused. For the
+rest a batch whose CRC is right is the producer's own matter: consumers check records when they read them.
+
+Refusals are errors of the protocol. `RejectedRecords` goes with one of them and names the records that are to blame.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from minikafka.protocol.compression import Compression
+from minikafka.protocol.errors import (
+    CorruptMessageError,
+    CorruptRecord,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    MessageTooLargeError,
+    RecordListTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+)
+from minikafka.protocol.records.batch import BatchView
+from minikafka.protocol.records.layout import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_AT,
+    INFLATED_BYTES_MAX,
+    LENGTH_AT,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TimestampType,
+)
+from minikafka.protocol.records.reader import iter_records
+from minikafka.protocol.varint import INT64_MAX, Buffer
+from minikafka.storage.producers import Origin
+from minikafka.storage.recompression import recompress
+
+# Looking a member up in its class takes longer than comparing it.
+_CLIENT = Origin.CLIENT
+_LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
+_ZSTD = int(Compression.ZSTD)
+
+# The first version of Produce for batches of magic 2, and the first that may hold zstd.
+_MAGIC_2_VERSION = 3
+_ZSTD_VERSION = 7
+
+# The smallest message of any record format, after offset and length.
+_MESSAGE_BYTES_MIN = 14
+
+_unpack_length = Struct(">i").unpack_from
+_pack_attributes = Struct(">h").pack_into
+_pack_crc = Struct(">I").pack_into
+_pack_timestamp = Struct(">q").pack_into
+_MAX_TIMESTAMP_AT = 35
+
+
+class Limits(NamedTuple):
+    """The topic's settings that decide about a batch; the defaults are Kafka's."""
+
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 1 << 30
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = INT64_MAX
+    is_compacted: bool = False
+    compression: Compression | None = None
+    """The codec to store batches in; None keeps the producer's."""
+    compression_level: int | None = None
+    inflated_bytes_max: int = INFLATED_BYTES_MAX
+
+
+class RecordError(NamedTuple):
+    """Why one record of a batch is refused."""
+
+    batch_index: int
+    message: str
+
+
+class RejectedRecords(Exception):
+    """`error` is the answer for the partition, `record_errors` name the records."""
+
+    def __init__(self, error: KafkaError, record_errors: list[RecordError]) -> None:
+        super().__init__(error, record_errors)
+        self.error = error
+        self.record_errors = record_errors
+
+    def __str__(self) -> str:
+        return f"{self.error} ({len(self.record_errors)} records)"
+
+
+def parse_produced(records: Buffer | None, api_version: int) -> BatchView:
+    """The one batch that a partition of a Produce request must have; the start of another after it is ignored."""
+    if records is None:
+        raise InvalidRecordError("there are no records")
+    try:
+        batch = BatchView(records)
+    except CorruptRecord as error:
+        raise _no_batch(records, api_version, error) from None
+    if batch.size != len(records) and _holds_batch(memoryview(records)[batch.size :]):
+        raise InvalidRecordError("there is more than one batch")
+    codec = batch.attributes & CODEC_MASK
+    if codec >= _ZSTD and (codec > _ZSTD or api_version < _ZSTD_VERSION):
+        raise UnsupportedCompressionTypeError(f"codec {codec} cannot be used in version {api_version} of Produce")
+    return batch
+
+
+def _no_batch(records: Buffer, api_version: int, error: CorruptRecord) -> KafkaError:
+    """The answer to bytes that do not start with a whole batch of magic 2."""
+    try:
+        is_whole = _holds_batch(records)
+    except KafkaError as bad:
+        return bad
+    if not is_whole:
+        return InvalidRecordError(str(error))
+    if records[MAGIC_AT] == MAGIC:
+        return CorruptMessageError(str(error))
+    if api_version < _MAGIC_2_VERSION:
+        return UnsupportedForMessageFormatError(str(error))
+    return InvalidRecordError(str(error))
+
+
+def _holds_batch(data: Buffer) -> bool:
+    """Whether a whole batch of any format is there, as far as length and magic tell; CorruptMessage if none can be."""
+    if len(data) < LENGTH_OVERHEAD_BYTES:
+        return False
+    length: int = _unpack_length(data, LENGTH_AT)[0]
+    if length < _MESSAGE_BYTES_MIN:
+        raise CorruptMessageError(f"a batch cannot have a length of {length}")
+    if len(data) <= MAGIC_AT:
+        return False
+    if data[MAGIC_AT] > MAGIC:
+        raise CorruptMessageError(f"there is no record format {data[MAGIC_AT]}")
+    return length + LENGTH_OVERHEAD_BYTES <= len(data)
+
+
+def validate(batch: BatchView, limits: Limits, now_ms: int, origin: Origin) -> BatchView:
+    """The batch as it is to be stored, but for offset and leader epoch; a KafkaError or RejectedRecords if it is bad.
+
+    That is the batch itself, some fields of its header changed in place, or a new one in another codec. Batches of our
+    own coordinators are only checked for damage.
+    """
+    if batch.size > limits.max_message_bytes:
+        raise _too_large(batch, limits)
+    try:
+        batch.check_crc()
+    except CorruptRecord as error:
+        raise CorruptMessageError(str(error)) from None
+    if origin is _CLIENT:
+        count = batch.record_count
+        if (
+            batch.base_offset
+            or count <= 0
+            or count != batch.last_offset_delta + 1
+            or batch.attributes & CONTROL_BIT
+            or batch.base_sequence < 0 <= batch.producer_id
+        ):
+            raise _header_flaw(batch)
+        if _needs_records(batch, limits, now_ms):
+            _check_records(batch, limits, now_ms)
+    if limits.compression is not None:
+        batch = recompress(batch, limits.compression, limits.compression_level, limits.inflated_bytes_max)
+        if batch.size > limits.max_message_bytes:
+            raise _too_large(batch, limits)
+    if limits.timestamp_type is _LOG_APPEND_TIME:
+        batch.set_log_append_time(now_ms)
+    elif batch.attributes & TIMESTAMP_TYPE_BIT:
+        _set_timestamps(batch, batch.attributes & ~TIMESTAMP_TYPE_BIT, batch.max_timestamp)
+    if batch.size > limits.segment_bytes:
+        raise RecordListTooLargeError(f"a batch of {batch.size} bytes does not fit in a segment")
+    return batch
+
+
+def _too_large(batch: BatchView, limits: Limits) -> MessageTooLargeError:
+    return MessageTooLargeError(f"a batch of {batch.size} bytes, {limits.max_message_bytes} are allowed")
+
+
+def _header_flaw(batch: BatchView) -> InvalidRecordError:
+    """Which rule for clients the header breaks."""
+    if batch.base_offset:
+        return InvalidRecordError(f"the base offset is {batch.base_offset} instead of 0")
+    if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
+        return InvalidRecordError(f"{batch.record_count} records cannot have offsets 0 to {batch.last_offset_delta}")
+    if batch.attributes & CONTROL_BIT:
+        return InvalidRecordError("control records are not for clients to write")
+    return InvalidRecordError(f"sequence {batch.base_sequence} of producer {batch.producer_id} is none")
+
+
+def _needs_records(batch: BatchView, limits: Limits, now_ms: int) -> bool:
+    if limits.is_compacted:
+        return True
+    if limits.timestamp_type is _LOG_APPEND_TIME:
+        return bool(batch.attributes & TIMESTAMP_TYPE_BIT)
+    # Some producers leave the largest timestamp unset. Retention would take such records for ancient.
+    if batch.max_timestamp < batch.base_timestamp or limits.timestamp_before_max_ms != INT64_MAX:
+        return True
+    return batch.max_timestamp - now_ms > limits.timestamp_after_max_ms
+
+
+def _check_records(batch: BatchView, limits: Limits, now_ms: int) -> None:
+    """Look at each record: raise RejectedRecords if some are bad, else see that the header has the right timestamp."""
+    errors: list[RecordError] = []
+    is_timestamp_bad = False
+    max_timestamp = NO_TIMESTAMP
+    try:
+        for index, record in enumerate(iter_records(batch, limits.inflated_bytes_max)):
+            max_timestamp = max(max_timestamp, record.timestamp_ms)
+            if record.offset != index:
+                errors.append(RecordError(index, f"record {index} of the batch has the offset {record.offset}"))
+            elif limits.is_compacted and record.key is None:
+                errors.append(RecordError(index, "a record needs a key on a compacted topic"))
+            elif (flaw := _timestamp_flaw(batch, record.timestamp_ms, limits, now_ms)) is not None:
+                errors.append(RecordError(index, flaw))
+                is_timestamp_bad = True
+    except CorruptRecord as error:
+        raise InvalidRecordError(str(error)) from None
+    if errors:
+        error_class = InvalidTimestampError if is_timestamp_bad else InvalidRecordError
+        raise RejectedRecords(error_class(f"{len(errors)} of {batch.record_count} records are refused"), errors)
+    if max_timestamp != batch.max_timestamp and limits.timestamp_type is not _LOG_APPEND_TIME:
+        _set_timestamps(batch, batch.attributes, max_timestamp)
+
+
+def _timestamp_flaw(batch: BatchView, timestamp_ms: int, limits: Limits, now_ms: int) -> str | None:
+    if limits.timestamp_type is not _LOG_APPEND_TIME and timestamp_ms != NO_TIMESTAMP:
+        age_ms = now_ms - timestamp_ms
+        if age_ms > limits.timestamp_before_max_ms or -age_ms > limits.timestamp_after_max_ms:
+            return f"timestamp {timestamp_ms} is {age_ms} ms before the broker's time"
+    elif batch.attributes & TIMESTAMP_TYPE_BIT:
+        return "the time of the append is not for clients to set"
+    return None
+
+
+def _set_timestamps(batch: BatchView, attributes: int, max_timestamp: int) -> None:
+    batch.attributes = attributes
+    batch.max_timestamp = max_timestamp
+    _pack_attributes(batch.data, ATTRIBUTES_AT, attributes)
+    _pack_timestamp(batch.data, _MAX_TIMESTAMP_AT, max_timestamp)
+    batch.crc = crc32c(batch.data[ATTRIBUTES_AT:])
+    _pack_crc(batch.data, CRC_AT, batch.crc)
