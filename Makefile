@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types imports pytest java up format lock bench-codec fuzz clean
+.PHONY: help setup test lint types imports pytest java up format lock bench-codec bench-log fuzz clean
 # The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
 .NOTPARALLEL:
 
@@ -74,6 +74,9 @@ lock: setup ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade 
 
 bench-codec: setup ## time the message codec
 	$(BIN)/python -m bench.codec
+
+bench-log: setup ## time the log against the bare file system
+	$(BIN)/python -m bench.log
 
 fuzz: setup ## fuzz the decoders (RUNS=1000000 inputs each)
 	@$(PIP) install --quiet --no-build-isolation --editable '.[fuzz]'
