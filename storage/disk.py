@@ -35,6 +35,8 @@ _PARTS_MAX = 1024
 _UNCLEARED_BYTES_MIN = 1 << 16
 # struct flock of a 64-bit Linux: type, whence, start, length (0: to the end), pid.
 _flock = Struct("hhqqi")
+# No file has this number, so that any call on a closed file is EBADF; of a negative one Python makes a ValueError.
+_CLOSED = 2**31 - 1
 
 
 def join(*parts: str) -> str:
@@ -247,8 +249,8 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
+        if self._fd != _CLOSED:
+            fd, self._fd = self._fd, _CLOSED
             os.close(fd)
 
 
@@ -259,8 +261,8 @@ class RealLock:
         self._fd = fd
 
     def release(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
+        if self._fd != _CLOSED:
+            fd, self._fd = self._fd, _CLOSED
             os.close(fd)
 
 

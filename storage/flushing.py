@@ -42,9 +42,10 @@ class FlushPlan(NamedTuple):
 
 
 def _sync_path(disk: Disk, path: str) -> None:
-    if not disk.exists(path):
-        return  # deleted or replaced since; what replaced it is in a later plan
-    file = disk.open(path)
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return  # deleted since
     try:
         file.sync()
     finally:

@@ -9,6 +9,10 @@ The file of a segment that is being written is grown to its full size, which is 
 space, and trimmed when the segment is sealed.  Space is reserved page by page before it is written to:
 a full disk is then an OSError and not a signal.  An index only ever speeds things up: whoever uses an entry
 checks it against the batch it points at, and whatever is wrong here is rebuilt from the log.
+
+The one thing that is believed is which timestamp is the largest, by the last entry.  So a file must not
+come back from a power cut as it was when its segment had fewer batches: before it is written to again,
+its new size gets to disk (`has_grown`), and from then on lost entries show as zeros at the end.
 """
 
 from __future__ import annotations
@@ -49,6 +53,9 @@ class _Index:
         self._mapping: Mapping | None = None
         self._is_writable = False
         self._reserved_bytes = 0
+        self._unflushed: list[Mapping] = []
+        self.has_grown = False
+        """Whether a file that had entries was made longer since the last flush."""
 
     @property
     def is_full(self) -> bool:
@@ -59,21 +66,35 @@ class _Index:
         return self.count * self._entry.size
 
     def load(self) -> None:
-        """Map what is on disk, read-only; BadFile if it cannot be an index of this segment."""
+        """Take over what is on disk; BadFile if it cannot be an index of this segment."""
         self.close()
         size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
         if size % self._entry.size:
             raise BadFile(f"{self.path}: {size} bytes are not a whole number of entries")
         self.count = size // self._entry.size
-        self._loaded()
+        # Without a map: most indexes are loaded for their last entry only, and there may be thousands.
+        self._set_last(self._read_entry(self.count - 1) if self.count else None)
+
+    def _read_entry(self, number: int) -> tuple[int, int]:
+        file = self._disk.open(self.path, read_only=True)
+        try:
+            data = file.read(number * self._entry.size, self._entry.size)
+        finally:
+            file.close()
+        if len(data) != self._entry.size:
+            raise BadFile(f"{self.path}: shorter than a moment ago")
+        first, second = self._entry.unpack(data)
+        return first, second
 
     def seal(self) -> None:
         """Trim the file to its entries; from now on it is only read."""
         mapping, self._mapping = self._mapping, None
         if mapping is not None:
             if self._is_writable:
-                mapping.flush()
-            mapping.close()
+                # Flushing waits for the disk, so that is for `sync` to do.
+                self._unflushed.append(mapping)
+            else:
+                mapping.close()
         self._is_writable = False
         file = self._disk.open(self.path, create=True)
         try:
@@ -83,25 +104,32 @@ class _Index:
             file.close()
 
     def sync(self) -> None:
-        """Have the file on disk; the map is flushed first if it is being written."""
-        if self._mapping is not None and self._is_writable:
-            self._mapping.flush()
-        if self._disk.exists(self.path):
+        """Have the file on disk, on any thread; what is in a map that is being written, only as far as Linux does."""
+        try:
             file = self._disk.open(self.path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+        except FileNotFoundError:
+            return  # without entries, or renamed since by whoever retired the segment
+        try:
+            file.sync()
+        finally:
+            file.close()
+        # In this order, since Python keeps all threads waiting while a map is flushed: there is nothing left to do now.
+        while self._unflushed:
+            mapping = self._unflushed.pop()
+            mapping.flush()
+            mapping.close()
 
     def close(self) -> None:
         if self._mapping is not None:
             self._mapping.close()
         self._mapping = None
         self._is_writable = False
+        while self._unflushed:
+            self._unflushed.pop().close()
 
     def clear(self) -> None:
         self.count = 0
-        self._loaded()
+        self._set_last(None)
 
     def _view(self) -> memoryview:
         if self._mapping is None:
@@ -111,21 +139,25 @@ class _Index:
 
     def _put(self, *values: int) -> None:
         if not self._is_writable:
-            self.close()
+            if self._mapping is not None:
+                self._mapping.close()
+                self._mapping = None
             self._map(self._count_max * self._entry.size, writable=True)
             self._reserved_bytes = 0
+            self.has_grown = self.count > 0
         if self.size_bytes + self._entry.size > self._reserved_bytes:
             self._reserve()
         self._entry.pack_into(self._view(), self.size_bytes, *values)
         self.count += 1
 
     def _reserve(self) -> None:
+        size = min(_RESERVED_BYTES, self._count_max * self._entry.size - self.size_bytes)
         file = self._disk.open(self.path)
         try:
-            file.reserve(self.size_bytes, _RESERVED_BYTES)
+            file.reserve(self.size_bytes, size)
         finally:
             file.close()
-        self._reserved_bytes = self.size_bytes + _RESERVED_BYTES
+        self._reserved_bytes = self.size_bytes + size
 
     def _map(self, size: int, *, writable: bool) -> None:
         file = self._disk.open(self.path, create=writable)
@@ -139,7 +171,11 @@ class _Index:
         first, second = self._entry.unpack_from(self._view(), number * self._entry.size)
         return first, second
 
-    def _loaded(self) -> None:
+    def _cut(self, count: int) -> None:
+        self.count = count
+        self._set_last(self._get(count - 1) if count else None)
+
+    def _set_last(self, last: tuple[int, int] | None) -> None:
         """Refresh what is derived from the last entry."""
 
 
@@ -151,11 +187,13 @@ class OffsetIndex(_Index):
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         super().__init__(disk, path, base_offset, bytes_max)
         self.last_offset = base_offset - 1
+        self.last_position = 0
 
     def append(self, offset: int, position: int) -> None:
         assert offset > self.last_offset, "index entries grow"
         self._put(offset - self.base_offset, position)
         self.last_offset = offset
+        self.last_position = position
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below the offset; before the first one, the start of the segment."""
@@ -171,8 +209,7 @@ class OffsetIndex(_Index):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after the offset."""
-        self.count = bisect_left(range(self.count), offset - self.base_offset, key=self._relative)
-        self._loaded()
+        self._cut(bisect_left(range(self.count), offset - self.base_offset, key=self._relative))
 
     def entries(self) -> list[OffsetPosition]:
         return [OffsetPosition(self.base_offset + o, p) for o, p in map(self._get, range(self.count))]
@@ -180,13 +217,11 @@ class OffsetIndex(_Index):
     def _relative(self, number: int) -> int:
         return self._get(number)[0]
 
-    def _loaded(self) -> None:
-        self.last_offset = self.base_offset - 1
-        if self.count:
-            relative, position = self._get(self.count - 1)
-            if relative < 0 or position < 0:
-                raise BadFile(f"{self.path}: last entry {relative}, {position}")
-            self.last_offset = self.base_offset + relative
+    def _set_last(self, last: tuple[int, int] | None) -> None:
+        relative, self.last_position = (-1, 0) if last is None else last
+        self.last_offset = self.base_offset + relative
+        if last is not None and (relative < 0 or self.last_position < 0):
+            raise BadFile(f"{self.path}: last entry {relative}, {self.last_position}")
 
 
 class TimeIndex(_Index):
@@ -200,12 +235,12 @@ class TimeIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        # The last entry is written when the segment is sealed, so its place is kept free.
         return self.count >= self._count_max - 1
 
-    def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry unless it tells nothing new."""
-        if timestamp > self.last.timestamp and offset >= self.last.offset and self.count < self._count_max:
+    def maybe_append(self, timestamp: int, offset: int, *, is_last: bool = False) -> None:
+        """Add an entry unless it tells nothing new; the last one has a place kept free for it."""
+        places = self._count_max if is_last else self._count_max - 1
+        if timestamp > self.last.timestamp and offset >= self.last.offset and self.count < places:
             self._put(timestamp, offset - self.base_offset)
             self.last = TimestampOffset(timestamp, offset)
 
@@ -221,8 +256,7 @@ class TimeIndex(_Index):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries that point at or past the offset."""
-        self.count = bisect_left(range(self.count), offset - self.base_offset, key=self._relative)
-        self._loaded()
+        self._cut(bisect_left(range(self.count), offset - self.base_offset, key=self._relative))
 
     def entries(self) -> list[TimestampOffset]:
         return [TimestampOffset(t, self.base_offset + o) for t, o in map(self._get, range(self.count))]
@@ -233,10 +267,8 @@ class TimeIndex(_Index):
     def _relative(self, number: int) -> int:
         return self._get(number)[1]
 
-    def _loaded(self) -> None:
-        self.last = TimestampOffset(-1, self.base_offset)
-        if self.count:
-            timestamp, relative = self._get(self.count - 1)
-            if relative < 0 or timestamp < 0:
-                raise BadFile(f"{self.path}: last entry {timestamp}, {relative}")
-            self.last = TimestampOffset(timestamp, self.base_offset + relative)
+    def _set_last(self, last: tuple[int, int] | None) -> None:
+        timestamp, relative = (-1, 0) if last is None else last
+        self.last = TimestampOffset(timestamp, self.base_offset + relative)
+        if last is not None and (relative < 0 or timestamp < 0):
+            raise BadFile(f"{self.path}: last entry {timestamp}, {relative}")

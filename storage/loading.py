@@ -61,7 +61,7 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
         now_ms=now_ms,
         restore_from=restore_from,
     )
-    return Log(
+    log = Log(
         disk,
         directory,
         config,
@@ -72,6 +72,9 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
         log_end_offset=log_end_offset,
         recovery_point=min(state.recovery_point, log_end_offset),
     )
+    # What the batches told has to get into the file, since a clean start asks only the file.
+    log.epochs_changed = epochs.is_dirty and len(epochs) > 0
+    return log
 
 
 def _find_segments(disk: Disk, directory: str, config: LogConfig, log_start_offset: int) -> Segments:

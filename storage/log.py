@@ -145,7 +145,9 @@ class Log:
             if batch.base_offset < next_offset:
                 raise CorruptRecord(f"batch at offset {batch.base_offset} where {next_offset} is next")
             batch.check_crc()
-            checked.append((batch, read_marker(batch) if batch.is_control else None))
+            # Compaction leaves control batches without their marker.
+            has_marker = batch.is_control and batch.record_count
+            checked.append((batch, read_marker(batch) if has_marker else None))
             next_offset = batch.next_offset
         if not checked:
             return None
@@ -212,7 +214,10 @@ class Log:
         segment = Segment.create(self.disk, self.directory, base_offset, self.config)
         # The state up to here, so that nothing before the new segment has to be replayed.
         self.state_files.write_snapshot(base_offset, self.producers.snapshot())
-        self.segments.active.seal()
+        sealed = self.segments.active
+        sealed.seal()
+        # Everything in the segment may be synced already, and then no flush would come to its indexes again.
+        self.state_files.unsynced |= {sealed.offset_index.path, sealed.time_index.path}
         self.segments.add(segment)
         self.has_new_names = True
         return segment
@@ -319,15 +324,26 @@ class Log:
             raise self.failure("write epochs", error) from error
 
     def close(self) -> None:
-        """Leave everything on disk as a clean start expects it; the caller syncs first."""
+        """Bring everything to disk as a clean start expects it, and let go of the files."""
         try:
-            self.write_epochs()
-            self.state_files.write_snapshot(self.log_end_offset, self.producers.snapshot())
+            if self._needs_last_snapshot():
+                self.state_files.write_snapshot(self.log_end_offset, self.producers.snapshot())
             self.segments.active.seal()
-            for segment in (*self.segments, *self.retired):
-                segment.close()
         except OSError as error:
             raise self.failure("close", error) from error
+        plan = self.prepare_flush()
+        if plan is not None:
+            plan.run()
+            self.complete_flush(plan)
+        for segment in (*self.segments, *self.retired):
+            segment.close()
+
+    def _needs_last_snapshot(self) -> bool:
+        """Not in an empty log, and not if nothing has happened since the snapshot of this offset was taken."""
+        if self.log_end_offset == self.segments.first.base_offset:
+            return False
+        is_unchanged = self.generation == 0 and self.recovery_point >= self.log_end_offset
+        return not (is_unchanged and self.state_files.has_snapshot(self.log_end_offset))
 
     def failure(self, what: str, error: OSError) -> StorageError:
         return StorageError(f"{self.directory}: cannot {what}: {error}")

@@ -58,7 +58,9 @@ def _replay(producers: ProducerStates, segment: Segment, start: int, end: int, *
 
 
 def _update(producers: ProducerStates, batch: BatchView) -> CompletedTxn | None:
-    return producers.update(batch, read_marker(batch) if batch.is_control else None)
+    # Compaction leaves control batches without their marker.
+    has_marker = batch.is_control and batch.record_count
+    return producers.update(batch, read_marker(batch) if has_marker else None)
 
 
 def aborted_txn(producers: ProducerStates, completed: CompletedTxn) -> AbortedTxn:

@@ -4,7 +4,8 @@ The last segment of a log is written to, all others are sealed: their files neve
 being replaced or deleted whole.  Files of sealed segments are opened when first needed, so opening a
 log costs no more than listing its directory.
 
-Indexes are checked when they are loaded and rebuilt from the log when something is wrong with them.
+The ends of indexes are checked against the batches when they are loaded, every other entry when it is
+used; an index that is wrong is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import Disk, File, join
@@ -84,33 +86,47 @@ class Segment:
 
     def append(self, data: Buffer, batches: Sequence[BatchAt]) -> None:
         """Write batches in one go; their positions count from the start of the data."""
-        assert not self.is_sealed
-        try:
-            self.file.append((data,))
-        except OSError:
-            self.file.truncate(self.size)
-            raise
+        start = self._write(data)
         for batch in batches:
-            self.note(batch._replace(position=self.size + batch.position))
-            self.tail.add(batch.last_offset + 1, self.size + batch.end)
-        self.size += len(data)
+            self.note(start + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
+            self.tail.add(batch.last_offset + 1, start + batch.end)
 
-    def note(self, batch: BatchAt) -> None:
+    def append_batch(self, batch: BatchView) -> None:
+        """Write one batch, without a detour."""
+        start = self._write(batch.data)
+        last_offset = batch.base_offset + batch.last_offset_delta
+        self.note(start, batch.size, last_offset, batch.max_timestamp)
+        self.tail.add(last_offset + 1, self.size)
+
+    def _write(self, data: Buffer) -> int:
+        """Put data at the end of the file; where that was."""
+        assert not self.is_sealed
+        file, start = self.file, self.size
+        try:
+            file.append((data,))
+        except OSError:
+            file.truncate(start)
+            raise
+        self.size = start + len(data)
+        return start
+
+    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Take a batch into account that is in the file now: timestamps, and now and then an index entry."""
         assert self._largest is not None
-        if batch.max_timestamp > self._largest.timestamp:
-            self._largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-        if batch.position == 0:
-            self._first_timestamp = batch.max_timestamp
+        if max_timestamp > self._largest.timestamp:
+            self._largest = TimestampOffset(max_timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp = max_timestamp
         if self._since_index_bytes > self._interval_bytes and not self.offset_index.is_full:
-            self._index(batch)
-        self._since_index_bytes += batch.size
+            self._index(position, last_offset)
+        self._since_index_bytes += size
 
-    def _index(self, batch: BatchAt) -> None:
+    def _index(self, position: int, last_offset: int) -> None:
         assert self._largest is not None
         try:
-            self.offset_index.append(batch.last_offset, batch.position)
+            # In this order, so that no batch before the last offset entry has a time that is not known.
             self.time_index.maybe_append(*self._largest)
+            self.offset_index.append(last_offset, position)
         except OSError as error:
             # The log has the batch and an index can do without an entry; the next batch will tell
             # its producer that the disk is full.
@@ -120,6 +136,8 @@ class Segment:
 
     def is_due_to_roll(self, config: LogConfig, size: int, last_offset: int, timestamp: int) -> bool:
         """Whether a batch of this size and time belongs in a new segment."""
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
         if self.size == 0:
             return False
         first = self._first_timestamp
@@ -129,12 +147,11 @@ class Segment:
             or waited_ms > config.segment_ms
             or self.offset_index.is_full
             or self.time_index.is_full
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         )
 
     def seal(self) -> None:
         """No more writing: the time index gets its last entry, both indexes are trimmed."""
-        self.time_index.maybe_append(*self.largest)
+        self.time_index.maybe_append(*self.largest, is_last=True)
         self.offset_index.seal()
         self.time_index.seal()
         self.is_sealed = True
@@ -158,39 +175,69 @@ class Segment:
         return self._first_timestamp
 
     def load_indexes(self) -> None:
-        """Map the indexes of a sealed segment, rebuilding them if they cannot be right."""
+        """Have the indexes of a sealed segment at hand, rebuilding them if they cannot be right."""
         if self._indexes_loaded:
             return
-        self._indexes_loaded = True
         try:
             self.offset_index.load()
             self.time_index.load()
+            if self.size and not self.time_index.count:
+                # There is at least the entry that sealing adds; only records without any time go without.
+                raise BadFile(f"{self.time_index.path}: has no entries")
             self._check_last_entries()
+            self._indexes_loaded = True
         except BadFile:
             self.rebuild_indexes()
 
     def _check_last_entries(self) -> None:
-        if self.offset_index.count and self.offset_index.lookup(self.offset_index.last_offset).position >= self.size:
-            raise BadFile(f"{self.offset_index.path}: points past the end of the log")
-        if self.size and not self._disk.exists(self.time_index.path):
-            raise BadFile(f"{self.time_index.path}: is missing")
+        """BadFile unless the batches that the last entries are about are there."""
+        if self.offset_index.count and not self._is_batch(self.offset_index.last_position, self.offset_index.last_offset):
+            raise BadFile(f"{self.offset_index.path}: the last entry points at no batch")
+        if self.time_index.count and not self._has_timestamp(self.time_index.last):
+            raise BadFile(f"{self.time_index.path}: the last entry is about no batch")
 
-    def rebuild_indexes(self) -> list[BatchAt]:
-        """Both indexes from the batches, up to the first that is bad; returns the batches."""
+    def _is_batch(self, position: int, offset: int) -> bool:
+        """Whether a batch begins there, and not after the offset.
+
+        Of several batches that came together Kafka notes the position of the first and the last offset of the last.
+        """
+        try:
+            first = next(self.batches(position), None) if position < self.size else None
+        except CorruptLog:
+            return False
+        return first is not None and self.base_offset <= first.base_offset <= offset
+
+    def _has_timestamp(self, largest: TimestampOffset) -> bool:
+        try:
+            for batch in self.batches(self.position_before(largest.offset)):
+                if batch.last_offset >= largest.offset:
+                    return batch.max_timestamp == largest.timestamp and batch.base_offset <= largest.offset
+        except CorruptLog:
+            pass
+        return False
+
+    def position_before(self, offset: int) -> int:
+        """Where a batch begins that is not after the offset, mostly near it."""
+        entry = self.offset_index.lookup(offset)
+        return entry.position if self._is_batch(entry.position, offset) else 0
+
+    def rebuild_indexes(self) -> None:
+        """Both indexes from the batches, up to the first that is bad."""
         self._reset_indexes()
         self._indexes_loaded = True
         self._largest = TimestampOffset(-1, self.base_offset)
         self._since_index_bytes = 0
-        found = []
         try:
             for batch in self.batches():
-                self.note(batch)
-                found.append(batch)
+                if not self.base_offset <= batch.base_offset <= batch.last_offset <= self.base_offset + RELATIVE_OFFSET_MAX:
+                    break
+                self.note(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         except CorruptLog:
             pass  # whoever reads the bad batch is told; the index only has to be right up to it
         if self.is_sealed:
             self.seal()
-        return found
+            self.offset_index.sync()
+            self.time_index.sync()
 
     def _reset_indexes(self) -> None:
         for index in (self.offset_index, self.time_index):
@@ -201,42 +248,52 @@ class Segment:
 
     # ---------------------------------------------------------------------------------- shortening
 
-    def reopen(self, next_offset: int) -> None:
-        """Make the last segment of a log writable again."""
+    def reopen(self) -> int:
+        """Make the last segment of a log writable again; the offset after its last batch."""
         self.load_indexes()
-        self._largest = self._largest_of_tail()
+        # The time index may end before the last batches.
+        largest, next_offset = self.time_index.last, self.offset_index.last_offset + 1
+        self._since_index_bytes = self.size - self.offset_index.last_position
+        for batch in self.batches(self.offset_index.last_position):
+            if batch.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            next_offset = batch.last_offset + 1
+        self._largest = largest
         assert self.first_timestamp is not None
         self.is_sealed = False
         self.tail = Tail(next_offset, self.size)
-
-    def _largest_of_tail(self) -> TimestampOffset:
-        """The time index may end before the last batches: walk those."""
-        largest = self.time_index.last
-        last_entry = self.offset_index.lookup(self.offset_index.last_offset)
-        self._since_index_bytes = self.size - last_entry.position
-        for batch in self.batches(last_entry.position):
-            if batch.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-        return largest
+        return next_offset
 
     def truncate(self, size: int, next_offset: int) -> None:
-        """Keep the first `size` bytes, which end before `next_offset`, and go on writing from there."""
+        """Keep the first `size` bytes, which end before `next_offset`, and go on writing from there.
+
+        The transaction index is left to the caller, who can have a bad one restored.
+        """
         self.load_indexes()
-        self.offset_index.truncate_to(next_offset)
-        self.time_index.truncate_to(next_offset)
-        self.txn_index.truncate_to(next_offset)
-        self.file.truncate(size)
-        self.size = size
+        self._shorten(size)
         self._first_timestamp = None
-        self.reopen(next_offset)
+        try:
+            self.offset_index.truncate_to(next_offset)
+            self.time_index.truncate_to(next_offset)
+            self._check_last_entries()
+        except BadFile:
+            self.rebuild_indexes()
+        self.reopen()
+        # Compaction may have left offsets without records before it.
+        self.tail = Tail(next_offset, self.size)
 
     def recover(self, size: int) -> None:
         """After a crash: keep the first `size` bytes, all of them good, and build the indexes from them."""
         if size < self.size:
-            self.file.truncate(size)
-            self.size = size
+            self._shorten(size)
         self.txn_index.reset()
         self.rebuild_indexes()
+
+    def _shorten(self, size: int) -> None:
+        """On return this is on disk: what was cut off must not come back behind, or between, what is written next."""
+        self.file.truncate(size)
+        self.file.sync()
+        self.size = size
 
     # ---------------------------------------------------------------------------------- files
 

@@ -27,16 +27,7 @@ def read_small(disk: Disk, path: str, max_bytes: int) -> bytes | None:
 
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
     """Write a file anew; on return its contents and its name are on disk."""
-    tmp = path + TMP_SUFFIX
-    file = disk.open(tmp, create=True)
-    try:
-        # What an earlier attempt left behind.
-        file.truncate(0)
-        file.append([data])
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(tmp, path)
+    _write(disk, path, data, is_synced=True)
     disk.fsync_dir(parent(path))
 
 

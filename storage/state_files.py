@@ -51,6 +51,9 @@ class StateFiles:
     def write_snapshot(self, offset: int, entries: list[ProducerSnapshotEntry]) -> None:
         self._write(segment_name(offset) + SNAPSHOT_SUFFIX, encode_snapshot(entries))
 
+    def has_snapshot(self, offset: int) -> bool:
+        return self._disk.exists(self._snapshot_path(offset))
+
     def latest_snapshot(self, offset_max: int) -> tuple[int, list[ProducerSnapshotEntry]] | None:
         """The newest snapshot at or below an offset; bad ones on the way are removed."""
         for offset in sorted(self._snapshot_offsets(), reverse=True):

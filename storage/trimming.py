@@ -71,12 +71,19 @@ def advance_log_start(log: Log, offset: int) -> list[Segment]:
     log.epochs_changed |= log.epochs.truncate_from_start(log.log_start_offset)
     log.producers.on_log_start_offset(log.log_start_offset)
     log.update_high_watermark(max(log.high_watermark, log.log_start_offset))
+    return retire_below_log_start(log)
+
+
+def retire_below_log_start(log: Log) -> list[Segment]:
+    """Retire the segments that hold nothing from the log start offset on."""
     expired = []
     for segment in log.segments:
         next_base = log.segments.next_base(segment)
         if next_base is None or next_base > log.log_start_offset:
             break
         expired.append(segment)
+    if not expired:
+        return []
     try:
         retire(log, expired)
         log.state_files.delete_snapshots(below=log.segments.first.base_offset)

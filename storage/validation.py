@@ -108,11 +108,11 @@ def parse_produced(records: Buffer | None, api_version: int) -> BatchView:
         batch = BatchView(records)
     except CorruptRecord as error:
         raise _no_batch(records, api_version, error) from None
-    if batch.size != len(records) and _holds_batch(memoryview(records)[batch.size :]):
-        raise InvalidRecordError("there is more than one batch")
     codec = batch.attributes & CODEC_MASK
     if codec >= _ZSTD and (codec > _ZSTD or api_version < _ZSTD_VERSION):
         raise UnsupportedCompressionTypeError(f"codec {codec} cannot be used in version {api_version} of Produce")
+    if batch.size != len(records) and _holds_batch(memoryview(records)[batch.size :]):
+        raise InvalidRecordError("there is more than one batch")
     return batch
 
 
@@ -198,10 +198,10 @@ def _header_flaw(batch: BatchView) -> InvalidRecordError:
 
 
 def _needs_records(batch: BatchView, limits: Limits, now_ms: int) -> bool:
-    if limits.is_compacted:
+    if limits.is_compacted or batch.attributes & TIMESTAMP_TYPE_BIT:
         return True
     if limits.timestamp_type is _LOG_APPEND_TIME:
-        return bool(batch.attributes & TIMESTAMP_TYPE_BIT)
+        return False
     # Some producers leave the largest timestamp unset. Retention would take such records for ancient.
     if batch.max_timestamp < batch.base_timestamp or limits.timestamp_before_max_ms != INT64_MAX:
         return True

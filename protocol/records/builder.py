@@ -112,7 +112,8 @@ class BatchBuilder:
                 timestamp_ms - base_timestamp,
                 keys and keys[done:],
                 values[done:],
-                self.size_max - self.size,
+                # Less than nothing after a first record that is larger than the batch may be.
+                max(self.size_max - self.size, 0),
             )
             if encoded is None or not encoded.rows:
                 break

@@ -26,7 +26,9 @@ class Entry(NamedTuple):
 
 
 # Listed by `--help` in this order.
-COMMANDS: Mapping[str, Entry] = {}
+COMMANDS: Mapping[str, Entry] = {
+    "log": Entry("minikafka.storage.cli", "log", None, "Look into the files of a log: dump or verify them."),
+}
 
 
 class MissingExtra(click.ClickException):

@@ -77,10 +77,7 @@ class FileNode:
 
     def resize(self, at: int, size: int) -> None:
         if size > len(self.buffer):
-            assert not self._maps, "the simulated disk cannot extend a file that is mapped"
-            buffer = _allocate(max(size, 2 * len(self.buffer)))
-            buffer[: self.size] = self.contents()
-            self.buffer = buffer
+            self._move(max(size, 2 * len(self.buffer)))
         elif size < self.size:
             self.capture(at)
             self.buffer[size : self.size] = bytes(self.size - size)
@@ -90,7 +87,16 @@ class FileNode:
             _resize(self._known, size)
         self.pending.append(Resize(at, size))
 
+    def _move(self, capacity: int) -> None:
+        assert not self._maps, "the simulated disk cannot extend a mapped file as far as that"
+        buffer = _allocate(capacity)
+        buffer[: self.size] = self.contents()
+        self.buffer = buffer
+
     def map(self, size: int, *, writable: bool) -> memoryview:
+        if writable and not self._maps:
+            # Its memory cannot move from now on, and the file may grow beyond the mapping.
+            self._move(2 * max(size, _SPARSE_BYTES_MIN))
         self._maps += 1
         view = memoryview(self.buffer)[:size]
         if not writable:

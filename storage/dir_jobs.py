@@ -1,0 +1,141 @@
+"""What a log directory has to do that waits for the disk.
+
+A job is made on the loop by a method of `LogDir`, which has everything decided and noted by then; `run` does the work
+on any thread and touches nothing but the disk; `LogDir.finish`, on the loop again, takes the result over.  The jobs of
+one directory are run in the order in which they were made, one at a time: that keeps two writers of one file apart,
+and makes a partition that is deleted and created again move out before it moves in.
+
+`run` does not raise what the disk did: `failure` has it, for `finish` to deal with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from minikafka.storage.checkpoints import Partition, Rewrite
+from minikafka.storage.config import LogConfig
+from minikafka.storage.disk import Disk, join, parent
+from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.formats import PARTITION_METADATA_FILE, encode_partition_metadata
+from minikafka.storage.loading import LoadedState, load_log
+from minikafka.storage.log import Log
+from minikafka.storage.segment import Segment
+from minikafka.storage.small_files import replace_file
+
+
+class Extent(Enum):
+    """How much is unlinked."""
+
+    NOTHING = "nothing"
+    SEGMENTS = "segments"
+    DIRECTORY = "directory"
+
+
+class Job:
+    """See the module's description."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self.is_done = False
+        self.failure: StorageError | None = None
+        self._disk = disk
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except OSError as error:
+            self.failure = StorageError(f"{self.path}: {error}")
+        except StorageError as error:
+            self.failure = error
+        self.is_done = True
+
+    def _work(self) -> None:
+        raise AssertionError("each kind of job has its own")
+
+
+class WriteFiles(Job):
+    """Replace small files."""
+
+    def __init__(self, disk: Disk, path: str, rewrites: Sequence[Rewrite]) -> None:
+        super().__init__(disk, path)
+        self.rewrites = rewrites
+
+    def _work(self) -> None:
+        for rewrite in self.rewrites:
+            rewrite.run(self._disk)
+
+
+class CreateLog(Job):
+    """Make the directory of a new partition; `log` is its log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        partition: Partition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        now_ms: int,
+        rewrites: Sequence[Rewrite],
+    ) -> None:
+        super().__init__(disk, path)
+        self.partition = partition
+        self.topic_id = topic_id
+        self.log: Log | None = None
+        self._config = config
+        self._now_ms = now_ms
+        self._rewrites = rewrites
+
+    def _work(self) -> None:
+        # What the checkpoints still say is about a partition of the same name that was deleted.
+        for rewrite in self._rewrites:
+            rewrite.run(self._disk)
+        if self._disk.exists(self.path):
+            raise CorruptLog(self.path, 0, "was put there while the broker was running")
+        self._disk.mkdir(self.path)
+        if self.topic_id is not None:
+            metadata = encode_partition_metadata(self.topic_id)
+            replace_file(self._disk, join(self.path, PARTITION_METADATA_FILE), metadata)
+        self._disk.fsync_dir(parent(self.path))
+        self.log = load_log(self._disk, self.path, self._config, LoadedState(), self._now_ms)
+
+
+class MoveAway(Job):
+    """Give the directory of a partition another name, under which it is nobody's."""
+
+    def __init__(self, disk: Disk, path: str, new_path: str) -> None:
+        super().__init__(disk, path)
+        self.new_path = new_path
+
+    def _work(self) -> None:
+        self._disk.rename(self.path, self.new_path)
+        self._disk.fsync_dir(parent(self.path))
+
+
+class Discard(Job):
+    """Let go of segments that nobody reads any more; unlink their files, or the whole directory that they are in."""
+
+    def __init__(self, disk: Disk, path: str, segments: Sequence[Segment], extent: Extent) -> None:
+        super().__init__(disk, path)
+        self._segments = segments
+        self._extent = extent
+
+    def _work(self) -> None:
+        for segment in self._segments:
+            if self._extent is Extent.SEGMENTS:
+                segment.unlink_deleted()
+            else:
+                segment.close()
+        if self._extent is Extent.DIRECTORY and self._disk.exists(self.path):
+            _remove(self._disk, self.path)
+
+
+def _remove(disk: Disk, path: str) -> None:
+    """Unlink all there is below a path; a symbolic link goes, what it leads to stays."""
+    if not disk.is_dir(path):
+        disk.unlink(path)
+        return
+    for name in disk.list(path):
+        _remove(disk, join(path, name))
+    disk.rmdir(path)

@@ -1,0 +1,87 @@
+"""What is done with a log directory before its partitions are loaded: made, told clean from unclean, looked through."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from minikafka.storage.checkpoints import Partition
+from minikafka.storage.disk import Disk, join, parent
+from minikafka.storage.errors import CorruptLog
+from minikafka.storage.formats import (
+    CLEAN_SHUTDOWN_FILE,
+    DELETE_DIR_SUFFIX,
+    PARTITION_METADATA_FILE,
+    BadFile,
+    parse_clean_shutdown,
+    parse_marked_dir,
+    parse_partition_dir,
+    parse_partition_metadata,
+)
+from minikafka.storage.small_files import read_small
+
+_SMALL_BYTES_MAX: Final = 4096
+
+
+class Contents(NamedTuple):
+    """What is in a log directory."""
+
+    partitions: list[Partition]
+    to_delete: list[str]
+    """Paths of partitions that were deleted and whose files are still there."""
+    notes: list[str]
+
+
+def make_dir(disk: Disk, path: str) -> None:
+    """Make a directory and those above it, so that they are there after a power cut too."""
+    missing: list[str] = []
+    above = path
+    while not disk.exists(above) and above != parent(above):
+        missing.append(above)
+        above = parent(above)
+    disk.mkdir(path)
+    for made in reversed(missing):
+        disk.fsync_dir(parent(made))
+
+
+def take_clean_marker(disk: Disk, path: str, notes: list[str]) -> bool:
+    """Whether the directory was stopped in good order; from now on, also after a power cut, it does not look so."""
+    marker = join(path, CLEAN_SHUTDOWN_FILE)
+    if not disk.exists(marker):
+        return False
+    is_good = True
+    try:
+        # For Kafka it counts that there is a file.  But one that nobody wrote like that is nothing to rely on.
+        parse_clean_shutdown(read_small(disk, marker, _SMALL_BYTES_MAX) or b"")
+    except BadFile as error:
+        notes.append(f"{marker} is bad and does not count: {error}")
+        is_good = False
+    disk.unlink(marker)
+    disk.fsync_dir(path)
+    return is_good
+
+
+def look_through(disk: Disk, path: str) -> Contents:
+    """All names in a log directory; those that are not ours are left alone."""
+    found = Contents([], [], [])
+    for name in disk.list(path):
+        partition, marked = parse_partition_dir(name), parse_marked_dir(name)
+        if marked is not None and marked.suffix == DELETE_DIR_SUFFIX:
+            found.to_delete.append(join(path, name))
+        elif marked is not None:
+            found.notes.append(f"{join(path, name)} is no longer in use, and kept")
+        elif partition is not None:
+            found.partitions.append(partition)
+        elif disk.is_dir(join(path, name)):
+            found.notes.append(f"{join(path, name)} is not a partition, and left alone")
+    return found
+
+
+def read_topic_id(disk: Disk, directory: str) -> bytes | None:
+    """Of a partition; None if it has none, CorruptLog if what is there is bad."""
+    path = join(directory, PARTITION_METADATA_FILE)
+    try:
+        data = read_small(disk, path, _SMALL_BYTES_MAX)
+        return None if data is None else parse_partition_metadata(data)
+    except BadFile as error:
+        # Without the id there is no telling this from the data of an earlier topic of the same name.
+        raise CorruptLog(path, error.position, error.reason) from None

@@ -1,0 +1,172 @@
+"""When something counts as written: the two modes, and the group commit of the stricter one.
+
+    replicated   as soon as the replicas have it in memory; the disk follows in the background
+    fsync        when it is on disk as well
+
+With `fsync`, everybody who waits registers, and one round of syncs is under way at a time.  A round covers all that
+was appended before it began, and who comes later waits for the next one: the slower the disk, the more share a sync.
+
+    loop     request(log, offset, waiter)    as often as there are appends
+    loop     round = next_round(now_ms)      None: there is nothing to do, or a round is under way
+    worker   round.run()
+    loop     for waiter, verdict in complete(round): ...
+
+In both modes, logs that nobody waits for are synced in the background, so that there is not too much to recover.
+
+A sync that fails is not tried again, for the kernel may have dropped what it could not write, and would then report
+success.  The log directory goes offline and whoever waits is told so.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from minikafka.storage.errors import StorageError
+from minikafka.storage.flushing import FlushPlan
+from minikafka.storage.log import Log
+from minikafka.storage.log_dir import LogDir
+
+T = TypeVar("T")
+
+
+class Durability(Enum):
+    """What has to happen before a producer is answered."""
+
+    REPLICATED = "replicated"
+    FSYNC = "fsync"
+
+
+class Verdict(Enum):
+    """What became of what somebody waited for."""
+
+    SYNCED = "synced"
+    CUT_OFF = "cut off"
+    """It is no longer in the log, or that is not known: another leader may have other records at these offsets."""
+    FAILED = "failed"
+
+
+class _Waiting(NamedTuple, Generic[T]):
+    waiter: T
+    offset: int
+    generation: int
+
+
+class Round:
+    """One sync of every log that needs it."""
+
+    def __init__(self, logs: list[Log]) -> None:
+        self.logs = logs
+        self.plans: list[tuple[Log, FlushPlan]] = []
+        self.failures: list[tuple[Log, StorageError]] = []
+        self.is_done = False
+
+    def run(self) -> None:
+        """On any thread; what fails is noted for `complete`."""
+        for log, plan in self.plans:
+            try:
+                plan.run()
+            except StorageError as error:
+                self.failures.append((log, error))
+                if not _is_gone(error):
+                    break
+        self.is_done = True
+
+
+class GroupCommit(Generic[T]):
+    """Of one log directory; `T` is whatever the caller gets back when it need not wait any longer."""
+
+    def __init__(self, log_dir: LogDir, durability: Durability, background_interval_ms: int, now_ms: int) -> None:
+        self._log_dir = log_dir
+        self._is_strict = durability is Durability.FSYNC
+        self._background_interval_ms = background_interval_ms
+        self._background_due_ms = now_ms + background_interval_ms
+        self._waiting: dict[Log, list[_Waiting[T]]] = {}
+        self._round: Round | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits and nothing is under way."""
+        return not self._waiting and self._round is None
+
+    def request(self, log: Log, offset: int, waiter: T) -> bool:
+        """Wait for all below an offset to be on disk; True if nobody has to wait, and then the waiter is not kept."""
+        if not self._is_strict or log.recovery_point >= offset:
+            return True
+        assert offset <= log.log_end_offset
+        self._waiting.setdefault(log, []).append(_Waiting(waiter, offset, log.generation))
+        return False
+
+    def next_round(self, now_ms: int) -> Round | None:
+        """What to sync now; None if there is nothing, or a round is under way already."""
+        if self._round is not None or self._log_dir.is_offline:
+            return None
+        logs = [*self._waiting]
+        if now_ms >= self._background_due_ms:
+            self._background_due_ms = now_ms + self._background_interval_ms
+            logs += [log for log in self._log_dir.logs.values() if _is_behind(log) and log not in self._waiting]
+        if not logs:
+            return None
+        self._round = Round(logs)
+        self._prepare(self._round)
+        return self._round
+
+    def _prepare(self, made: Round) -> None:
+        for log in made.logs:
+            try:
+                plan = log.prepare_flush() if self._log_dir.holds(log) else None
+            except StorageError as error:
+                # Not even that: then nothing is synced, and `complete` will see it.
+                made.plans, made.failures = [], [(log, error)]
+                return
+            if plan is not None:
+                made.plans.append((log, plan))
+
+    def complete(self, done: Round) -> list[tuple[T, Verdict]]:
+        """Take note of what a round did; returns who need not wait any longer, and why."""
+        assert done is self._round and done.is_done
+        self._round = None
+        for log, error in done.failures:
+            # The directory of a partition that was deleted meanwhile has another name by now.
+            if not _is_gone(error) or self._log_dir.holds(log):
+                self._log_dir.fail(str(error))
+        if self._log_dir.is_offline:
+            return self.give_up()
+        for log, plan in done.plans:
+            log.complete_flush(plan)
+        return [settled for log in done.logs for settled in self._settle(log)]
+
+    def give_up(self) -> list[tuple[T, Verdict]]:
+        """The directory is offline: nobody will see the end of it."""
+        assert self._log_dir.is_offline
+        waiting, self._waiting = self._waiting, {}
+        return [(each.waiter, Verdict.FAILED) for some in waiting.values() for each in some]
+
+    def cut_off(self, log: Log) -> list[tuple[T, Verdict]]:
+        """Nobody shall wait for a log any longer: it is deleted, or follows another leader now."""
+        return [(each.waiter, Verdict.CUT_OFF) for each in self._waiting.pop(log, [])]
+
+    def _settle(self, log: Log) -> list[tuple[T, Verdict]]:
+        if not self._log_dir.holds(log):
+            return self.cut_off(log)
+        settled: list[tuple[T, Verdict]] = []
+        still: list[_Waiting[T]] = []
+        for each in self._waiting.pop(log, []):
+            # After a truncation the same offsets may have other records, so the offset alone tells nothing.
+            if each.generation != log.generation:
+                settled.append((each.waiter, Verdict.CUT_OFF))
+            elif each.offset <= log.recovery_point:
+                settled.append((each.waiter, Verdict.SYNCED))
+            else:
+                still.append(each)
+        if still:
+            self._waiting[log] = still
+        return settled
+
+
+def _is_behind(log: Log) -> bool:
+    return log.recovery_point < log.log_end_offset
+
+
+def _is_gone(error: StorageError) -> bool:
+    return isinstance(error.__cause__, FileNotFoundError)

@@ -1,0 +1,154 @@
+"""All log directories of a broker, usually one for each disk.
+
+A new partition goes to the directory with the fewest.  A directory that fails is offline alone, and its partitions
+with it; the broker goes on as long as one is left.  A directory that is not ours, or two that hold the same
+partition, are a mistake of the operator, and then nothing is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from minikafka.storage.checkpoints import Partition
+from minikafka.storage.config import LogConfig
+from minikafka.storage.dir_identity import Identity, NotOurs
+from minikafka.storage.disk import Disk
+from minikafka.storage.errors import StorageError
+from minikafka.storage.log import Log
+from minikafka.storage.log_dir import LogDir
+
+
+class LogSize(NamedTuple):
+    """One partition, as DescribeLogDirs tells it."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    """By how much the log end is behind the high watermark: on a follower that was cut."""
+
+
+class DirDescription(NamedTuple):
+    """One directory, as DescribeLogDirs tells it; of one that is offline only the reason is known."""
+
+    path: str
+    failure: str | None
+    total_bytes: int
+    usable_bytes: int
+    logs: list[LogSize]
+
+
+class LogDirs:
+    """See the module's description."""
+
+    def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
+        self.dirs = [LogDir(disk, path) for path in paths]
+        resolved = [each.path for each in self.dirs]
+        if len({*resolved}) < len(resolved) or not resolved:
+            raise NotOurs(f"log directories have to be different ones, and at least one: {', '.join(paths)}")
+
+    @property
+    def online(self) -> list[LogDir]:
+        return [each for each in self.dirs if not each.is_offline]
+
+    # ------------------------------------------------------------------------------------- start and stop
+
+    def open(self, identity: Identity, now_ms: int) -> None:
+        """Take possession of all that work; StorageError if none does, NotOurs if one is somebody else's."""
+        # All of them before anything is changed in one: most starts that go wrong go wrong here.
+        self._each(lambda each: each.acquire(identity, now_ms))
+        self._each(lambda each: each.look_through(now_ms))
+
+    def load_all(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Load all partitions; StorageError if no directory is left, NotOurs if a partition is in two of them."""
+        self._each(lambda each: each.load_all(config_for, now_ms))
+        seen: dict[Partition, LogDir] = {}
+        for each in self.online:
+            for partition in (*each.logs, *each.corrupt):
+                other = seen.setdefault(partition, each)
+                if other is not each:
+                    # Somebody has moved it by hand, and nobody else knows which of the two counts.
+                    self.close()
+                    raise NotOurs(f"partition {partition} is in {other.path} and in {each.path}: move one of them away")
+
+    def _each(self, act: Callable[[LogDir], None]) -> None:
+        """Do something with every directory; one that fails is offline, and that is all unless it was the last."""
+        for each in self.online:
+            try:
+                act(each)
+            except StorageError:
+                if not each.is_offline:
+                    self.close()
+                    raise
+        if not self.online:
+            self.close()
+            raise StorageError("no log directory works: " + "; ".join(each.failure or "" for each in self.dirs))
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Stop all in good order; one that fails at it is offline and does not keep the others from it."""
+        for each in self.dirs:
+            try:
+                each.close(broker_epoch)
+            except StorageError:
+                assert each.is_offline
+
+    # ------------------------------------------------------------------------------------- partitions
+
+    def dir_of(self, partition: Partition) -> LogDir | None:
+        """Where a partition is, usable or not; None if it is not here, or in a directory that is offline."""
+        for each in self.online:
+            if partition in each.logs or partition in each.corrupt:
+                return each
+        return None
+
+    def log(self, partition: Partition) -> Log | None:
+        for each in self.online:
+            log = each.logs.get(partition)
+            if log is not None:
+                return log
+        return None
+
+    def by_room(self) -> list[LogDir]:
+        """Where to put a new partition, the best place first: the fewest partitions, as in Kafka."""
+        return sorted(self.online, key=lambda each: each.partition_count)
+
+    def create(
+        self, partition: Partition, topic_id: bytes | None, config: LogConfig, now_ms: int, *, is_new: bool
+    ) -> Log:
+        """Make a log in the best place, or the next best if that fails; StorageError if there is none.
+
+        A partition that is not new to the broker may be in a directory that is offline: it is not made again
+        elsewhere, or there would be two of it once that directory is back.
+        """
+        offline = [each.path for each in self.dirs if each.is_offline]
+        if offline and not is_new:
+            raise StorageError(f"partition {partition} may be in {', '.join(offline)}, which is offline")
+        for each in self.by_room():
+            try:
+                each.do(each.create(partition, topic_id, config, now_ms))
+            except StorageError:
+                if not each.is_offline:
+                    raise
+            else:
+                return each.logs[partition]
+        raise StorageError(f"there is no log directory left for partition {partition}")
+
+    def describe(self) -> list[DirDescription]:
+        """For DescribeLogDirs."""
+        return [_describe(each) for each in self.dirs]
+
+
+def _describe(log_dir: LogDir) -> DirDescription:
+    failure = log_dir.failure
+    if failure is None:
+        try:
+            total_bytes, usable_bytes = log_dir.disk.total_bytes(log_dir.path), log_dir.disk.free_bytes(log_dir.path)
+            sizes = [
+                LogSize(topic, partition, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
+                for (topic, partition), log in log_dir.logs.items()
+            ]
+            return DirDescription(log_dir.path, None, total_bytes, usable_bytes, sizes)
+        except OSError as error:
+            failure = f"{log_dir.path}: {error}"
+    return DirDescription(log_dir.path, failure, -1, -1, [])

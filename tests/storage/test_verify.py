@@ -1,0 +1,440 @@
+"""Verifying: Kafka's own log directory is good, and so is ours; whatever is changed in them is found, and where."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from minikafka.protocol.compression import Compression
+from minikafka.protocol.records.control import ControlType
+from minikafka.storage.disk import join
+from minikafka.storage.errors import CorruptLog
+from minikafka.storage.finding import NotALog, find
+from minikafka.storage.formats import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    AbortedTxn,
+    encode_aborted_txn,
+    encode_epochs,
+    parse_offset_index,
+    segment_name,
+)
+from minikafka.storage.verify import Summary, verify_file, verify_partition
+from tests.sim.memory_disk import MemoryDisk
+from tests.storage.batches import make_batch
+from tests.storage.logs import NOW_MS, append, append_in_txn, batch_of, end_txn, open_log
+from tests.storage.recorded import lay_out, recorded_files
+
+FIRST = "00000000000000000000"
+
+
+def kafka_disk(*directories: str) -> MemoryDisk:
+    disk = MemoryDisk()
+    files = {n: data for n, data in recorded_files().items() if not directories or n.partition("/")[0] in directories}
+    lay_out(disk, "data", files)
+    return disk
+
+
+def verify(disk: MemoryDisk, path: str, *, records: bool = True) -> Summary:
+    (partition,) = find(disk, path, whole_segments=True).partitions
+    return verify_partition(disk, partition, records=records)
+
+
+def edit(disk: MemoryDisk, path: str, change: Callable[[bytearray], object]) -> None:
+    """Change the bytes of a file."""
+    file = disk.open(path, create=True)
+    data = bytearray(file.read(0, file.size()))
+    change(data)
+    file.truncate(0)
+    file.append([data])
+    file.close()
+
+
+def put(data: bytes | bytearray) -> Callable[[bytearray], None]:
+    def change(contents: bytearray) -> None:
+        contents[:] = data
+
+    return change
+
+
+def flip(position: int) -> Callable[[bytearray], None]:
+    def change(contents: bytearray) -> None:
+        contents[position] ^= 1
+
+    return change
+
+
+def flaw(disk: MemoryDisk, path: str) -> tuple[str, int]:
+    """The file and the byte that are found to be bad."""
+    with pytest.raises(CorruptLog) as caught:
+        verify(disk, path)
+    assert str(caught.value) == f"{caught.value.path} at byte {caught.value.position}: {caught.value.reason}"
+    return caught.value.path.rpartition("/")[2], caught.value.position
+
+
+def our_log(disk: MemoryDisk) -> None:
+    """A log of several segments, all that is in them, in the state a running broker would leave it in."""
+    disk.mkdir("data/ours-0")
+    log = open_log(disk, "data/ours-0")
+    for number in range(12):
+        append(log, *[b"value %d" % number] * (1 + number % 3), timestamp_ms=NOW_MS + number % 5)
+        append_in_txn(log, 7, 2 * number, b"a", b"b")
+        end_txn(log, 7, ControlType.ABORT if number % 3 else ControlType.COMMIT)
+        log.append_as_leader(batch_of(b"x" * 100, compression=Compression.LZ4), 0, NOW_MS)
+
+
+# What is good
+
+
+def test_kafkas_log_directory() -> None:
+    disk = kafka_disk()
+    found = find(disk, "data")
+    assert len(found.partitions) == 13 and len(found.files) == 6
+    for file in found.files:
+        verify_file(disk, file)
+    summaries = {each.name: verify_partition(disk, each, records=True) for each in found.partitions}
+    assert {name: summary.records for name, summary in summaries.items()} == {
+        **{f"codec-{codec}-0": 600 for codec in ("none", "gzip", "snappy", "lz4", "zstd")},
+        **{f"txn-{number}": 132 for number in (0, 1)},
+        "compacted-0": 240,
+        "appendtime-0": 300,
+        "__consumer_offsets-0": 0,
+        "__consumer_offsets-1": 4,
+        "__transaction_state-0": 37,
+        "__transaction_state-1": 0,
+    }
+    assert summaries["codec-lz4-0"] == Summary(4, 30, 600, 49792, 0, 599, None)
+    assert summaries["__consumer_offsets-0"] == Summary(1, 0, 0, 0, None, None, None)
+
+
+def test_our_own_log_while_it_is_open() -> None:
+    disk = MemoryDisk()
+    our_log(disk)
+    summary = verify(disk, "data/ours-0")
+    assert summary.segments > 2
+    assert summary.torn is None
+    assert summary.records == 12 * 2 + 12 * 2 + 12 + 12
+    assert any(name.endswith(".txnindex") for name in disk.list("data/ours-0"))
+
+
+def test_nothing_is_written_or_locked() -> None:
+    disk = kafka_disk("txn-0")
+    before = disk.op_count
+    verify(disk, "data/txn-0")
+    kinds = {op.kind for op in disk.ops[before:]}
+    assert kinds <= {"exists", "is_dir", "list", "open", "read", "map", "file_size", "size"}
+
+
+def test_one_file_stands_for_its_segment() -> None:
+    disk = kafka_disk("codec-lz4-0")
+    for suffix in (".log", ".index", ".timeindex"):
+        assert verify(disk, f"data/codec-lz4-0/{segment_name(180)}{suffix}").records == 180
+    assert verify(disk, f"data/codec-lz4-0/{segment_name(600)}.snapshot").segments == 0
+    edit(disk, f"data/codec-lz4-0/{segment_name(180)}.index", flip(3))
+    assert flaw(disk, f"data/codec-lz4-0/{segment_name(180)}.log")[0].endswith(".index")
+    assert verify(disk, f"data/codec-lz4-0/{segment_name(360)}.log").records == 180
+
+
+def test_files_on_their_way_out() -> None:
+    disk = kafka_disk("codec-lz4-0")
+    for name in disk.list("data/codec-lz4-0"):
+        if name.startswith(segment_name(0)):
+            disk.rename(f"data/codec-lz4-0/{name}", f"data/codec-lz4-0/{name}.deleted")
+    edit(disk, f"data/codec-lz4-0/{FIRST}.log.deleted", flip(100))
+    assert verify(disk, "data/codec-lz4-0").records == 420
+    assert flaw(disk, f"data/codec-lz4-0/{FIRST}.log.deleted") == (f"{FIRST}.log.deleted", 0)
+
+
+def test_indexes_may_be_missing() -> None:
+    disk = kafka_disk("codec-lz4-0")
+    for name in disk.list("data/codec-lz4-0"):
+        if not name.endswith(".log"):
+            disk.unlink(f"data/codec-lz4-0/{name}")
+    assert verify(disk, "data/codec-lz4-0").records == 600
+
+
+def test_what_kafka_appended_at_once_has_one_entry() -> None:
+    disk = kafka_disk("codec-none-0")
+    path = f"data/codec-none-0/{FIRST}.index"
+    entries = parse_offset_index(recorded_files()[path.removeprefix("data/")], 0)
+    # As if the batches of the first two entries had come in one answer to a follower.
+    edit(disk, path, put(OFFSET_ENTRY.pack(entries[1][0], entries[0][1])))
+    assert verify(disk, "data/codec-none-0").records == 600
+
+
+# What is not
+
+
+def test_any_changed_byte_of_a_sealed_segment_is_found() -> None:
+    disk = MemoryDisk()
+    our_log(disk)
+    name = f"{FIRST}.log"
+    file = disk.open(f"data/ours-0/{name}")
+    size = file.size()
+    assert size < 2000
+    partition = find(disk, "data/ours-0").partitions[0]
+    for position in range(size):
+        edit(disk, f"data/ours-0/{name}", flip(position))
+        with pytest.raises(CorruptLog):
+            verify_partition(disk, partition)
+        edit(disk, f"data/ours-0/{name}", flip(position))
+    assert verify_partition(disk, partition).torn is None
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_any_changed_byte_of_an_index_is_found(kind: str) -> None:
+    disk = kafka_disk("txn-0")
+    (name,) = [name for name in disk.list("data/txn-0") if name.endswith(kind)]
+    partition = find(disk, "data/txn-0").partitions[0]
+    # An entry that may have been made for two batches at once, and how far readers of committed data could see.
+    unknown = {".index": {11}, ".txnindex": {entry + byte for entry in range(0, 136, 34) for byte in range(26, 34)}}
+    for position in range(len(recorded_files()[f"txn-0/{name}"])):
+        edit(disk, f"data/txn-0/{name}", flip(position))
+        if position not in unknown.get(kind, ()):
+            with pytest.raises(CorruptLog) as caught:
+                verify_partition(disk, partition)
+            assert caught.value.path == f"/data/txn-0/{name}", position
+            assert caught.value.position <= position + 4
+        edit(disk, f"data/txn-0/{name}", flip(position))
+
+
+@pytest.mark.parametrize(
+    ("batches", "bad"),
+    [
+        ([make_batch(2), make_batch(2, base_offset=1)], 1),
+        ([make_batch(2), make_batch(2)], 1),
+        ([make_batch(2, base_offset=5), make_batch(2)], 1),
+        ([make_batch(1, base_offset=-1)], 0),
+        ([make_batch(1, base_offset=2**31)], 0),
+        ([make_batch(1, last_offset_delta=-1)], 0),
+        ([make_batch(2, record_count=3)], 0),
+        ([make_batch(2, record_count=-1)], 0),
+        ([make_batch(2, record_count=1)], 0),
+        ([make_batch(2, offset_deltas=[1, 0])], 0),
+        ([make_batch(2, offset_deltas=[0, 2])], 0),
+        ([make_batch(1), make_batch(1, base_offset=1, crc_xor=1)], 1),
+        ([make_batch(1, attributes=7)], 0),
+        ([make_batch(1, attributes=3)], 0),
+        ([make_batch(1, leader_epoch=3), make_batch(1, base_offset=1, leader_epoch=2)], 1),
+        ([make_batch(1, attributes=0x30)], 0),
+        ([make_batch(1), make_batch(1, base_offset=1, magic=1)], 1),
+        ([make_batch(1), make_batch(1, base_offset=1, length=40)], 1),
+    ],
+)
+def test_bad_batches(batches: list[bytearray], bad: int) -> None:
+    disk = MemoryDisk()
+    # The last segment: nothing of this may pass for an unfinished end.
+    lay_out(disk, "data", {f"t-0/{FIRST}.log": b"".join([*batches, make_batch(1, base_offset=2**31 - 1)])})
+    assert flaw(disk, "data/t-0") == (f"{FIRST}.log", sum(map(len, batches[:bad])))
+
+
+def test_segments_that_overlap() -> None:
+    disk = MemoryDisk()
+    second = f"{segment_name(3)}.log"
+    lay_out(
+        disk, "data", {f"t-0/{FIRST}.log": bytes(make_batch(4)), f"t-0/{second}": bytes(make_batch(1, base_offset=3))}
+    )
+    assert flaw(disk, "data/t-0") == (second, 0)
+    edit(disk, f"data/t-0/{second}", put(make_batch(1, base_offset=2)))
+    edit(disk, f"data/t-0/{FIRST}.log", put(make_batch(1)))
+    assert flaw(disk, "data/t-0") == (second, 0)
+
+
+def test_bad_entries() -> None:
+    log = b"".join(
+        make_batch(2, base_offset=2 * number, timestamps=[NOW_MS + stamp] * 2) for number, stamp in enumerate([5, 3, 9])
+    )
+    size = len(log) // 3
+    good_index, good_times = (OFFSET_ENTRY.pack(3, size), TIME_ENTRY.pack(NOW_MS + 5, 1))
+    cases: list[tuple[str, bytes, int]] = [
+        (".index", good_index, -1),
+        (".index", OFFSET_ENTRY.pack(3, size + 1), 0),
+        (".index", OFFSET_ENTRY.pack(2, size), 0),
+        (".index", OFFSET_ENTRY.pack(1, size), 0),
+        (".index", good_index + OFFSET_ENTRY.pack(3, 2 * size), 8),
+        (".index", good_index + OFFSET_ENTRY.pack(5, size), 8),
+        (".index", good_index + OFFSET_ENTRY.pack(7, 2 * size), 8),
+        (".index", good_index + OFFSET_ENTRY.pack(5, 3 * size), 8),
+        (".index", good_index + bytes(8), -1),
+        (".index", good_index + b"\1", 8),
+        (".timeindex", good_times + TIME_ENTRY.pack(NOW_MS + 9, 5), -1),
+        (".timeindex", good_times + TIME_ENTRY.pack(NOW_MS + 9, 4), -1),
+        (".timeindex", TIME_ENTRY.pack(NOW_MS + 3, 3), 0),
+        (".timeindex", TIME_ENTRY.pack(NOW_MS + 4, 1), 0),
+        (".timeindex", TIME_ENTRY.pack(NOW_MS + 5, 3), 0),
+        (".timeindex", good_times + TIME_ENTRY.pack(NOW_MS + 5, 1), 12),
+        (".timeindex", good_times + TIME_ENTRY.pack(NOW_MS + 9, 0), 12),
+        (".timeindex", good_times + TIME_ENTRY.pack(NOW_MS + 9, 6), 12),
+        (".timeindex", good_times + b"\0\1", 12),
+    ]
+    for kind, data, position in cases:
+        disk = MemoryDisk()
+        lay_out(disk, "data", {f"t-0/{FIRST}.log": log, f"t-0/{FIRST}{kind}": data})
+        if position < 0:
+            assert verify(disk, "data/t-0").batches == 3
+        else:
+            assert flaw(disk, "data/t-0") == (f"{FIRST}{kind}", position), data
+
+
+def test_aborted_transactions() -> None:
+    disk = kafka_disk("txn-0")
+    name, path = f"{FIRST}.txnindex", f"data/txn-0/{FIRST}.txnindex"
+    recorded = recorded_files()[f"txn-0/{name}"]
+    cases = [
+        (recorded[34:], (name, 102)),
+        (recorded[:34] + recorded[68:], (name, 102)),
+        (recorded[:34] + recorded[:34], (name, 34)),
+        (encode_aborted_txn(AbortedTxn(5, 22, 31, 33)), (name, 0)),
+        (encode_aborted_txn(AbortedTxn(6, 22, 32, 33)), (name, 0)),
+        (encode_aborted_txn(AbortedTxn(5, 23, 32, 33)), (name, 0)),
+        (encode_aborted_txn(AbortedTxn(5, 33, 32, 33)), (name, 0)),
+        (encode_aborted_txn(AbortedTxn(5, 0, 10, 33)), (name, 0)),
+        (recorded[:-1], (name, 102)),
+    ]
+    for data, expected in cases:
+        edit(disk, path, put(data))
+        assert flaw(disk, "data/txn-0") == expected
+    # The last ones may have come after the index was read: this segment may be written to right now.
+    edit(disk, path, put(recorded[:68]))
+    assert verify(disk, "data/txn-0").records == 132
+    lay_out(disk, "data", {f"txn-0/{segment_name(132)}.log": b""})
+    assert flaw(disk, "data/txn-0") == (name, 68)
+    disk.unlink(path)
+    assert flaw(disk, "data/txn-0") == (name, 0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_good"),
+    [
+        ([], True),
+        ([(0, 0)], True),
+        ([(0, 0), (4, 600)], True),
+        ([(0, 0), (4, 599)], False),
+        ([(0, 10)], False),
+        ([(1, 0)], False),
+        ([(0, 0), (0, 700)], False),
+        ([(0, 700), (1, 700)], False),
+    ],
+)
+def test_leader_epochs(epochs: list[tuple[int, int]], is_good: bool) -> None:
+    disk = kafka_disk("codec-none-0")
+    edit(disk, "data/codec-none-0/leader-epoch-checkpoint", put(encode_epochs(epochs)))
+    if is_good:
+        verify(disk, "data/codec-none-0")
+    else:
+        assert flaw(disk, "data/codec-none-0") == ("leader-epoch-checkpoint", 0)
+
+
+def test_a_new_epoch_may_not_be_in_the_checkpoint_yet() -> None:
+    disk = MemoryDisk()
+    files = {
+        "t-0/leader-epoch-checkpoint": encode_epochs([(3, 0)]),
+        f"t-0/{FIRST}.log": bytes(make_batch(1, leader_epoch=3)),
+        f"t-0/{segment_name(1)}.log": bytes(make_batch(1, base_offset=1, leader_epoch=4)),
+    }
+    lay_out(disk, "data", files)
+    verify(disk, "data/t-0")
+    lay_out(disk, "data", {f"t-0/{segment_name(2)}.log": b""})
+    assert flaw(disk, "data/t-0") == ("leader-epoch-checkpoint", 0)
+
+
+@pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint", f"{segment_name(132)}.snapshot"])
+def test_bad_small_files(name: str) -> None:
+    disk = kafka_disk("txn-0")
+    edit(disk, f"data/txn-0/{name}", put(b"nonsense"))
+    assert flaw(disk, "data/txn-0")[0] == name
+
+
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "cleaner-offset-checkpoint", ".kafka_cleanshutdown", "meta.properties"]
+)
+def test_bad_files_of_the_log_directory(name: str) -> None:
+    disk = kafka_disk()
+    edit(disk, f"data/{name}", put(b"1\\u\n"))
+    (file,) = [file for file in find(disk, "data").files if file.name == name]
+    with pytest.raises(CorruptLog):
+        verify_file(disk, file)
+
+
+# An unfinished end
+
+
+def test_any_cut_of_the_newest_segment() -> None:
+    disk = kafka_disk("txn-0")
+    whole = recorded_files()[f"txn-0/{FIRST}.log"]
+    starts = [0, 176, 254]
+    for size in range(300):
+        edit(disk, f"data/txn-0/{FIRST}.log", put(whole[:size]))
+        for kind in ("index", "timeindex", "txnindex"):
+            edit(disk, f"data/txn-0/{FIRST}.{kind}", put(b""))
+        start = max(start for start in starts if start <= size)
+        torn = (f"/data/txn-0/{FIRST}.log", start, size - start) if size > start else None
+        assert verify(disk, "data/txn-0").torn == torn
+    lay_out(disk, "data", {f"txn-0/{segment_name(132)}.log": b""})
+    assert flaw(disk, "data/txn-0") == (f"{FIRST}.log", 254)
+
+
+@pytest.mark.parametrize("zeros", [1, 60, 61, 4096, 3_000_000])
+def test_zeros_at_the_end(zeros: int) -> None:
+    disk = kafka_disk("txn-0")
+    edit(disk, f"data/txn-0/{FIRST}.log", lambda data: data.extend(bytes(zeros)))
+    assert verify(disk, "data/txn-0").torn == (f"/data/txn-0/{FIRST}.log", 3068, zeros)
+
+
+def test_garbage_at_the_end() -> None:
+    disk = kafka_disk("txn-0")
+    edit(disk, f"data/txn-0/{FIRST}.log", lambda data: data.extend(bytes(100) + b"x"))
+    assert flaw(disk, "data/txn-0") == (f"{FIRST}.log", 3068)
+
+
+def test_entries_for_what_was_never_finished() -> None:
+    disk = kafka_disk("txn-0")
+    edit(disk, f"data/txn-0/{FIRST}.log", lambda data: data.__delitem__(slice(2500, None)))
+    edit(disk, f"data/txn-0/{FIRST}.txnindex", lambda data: data.__delitem__(slice(102, None)))
+    summary = verify(disk, "data/txn-0")
+    assert summary.torn is not None
+    _, start, _ = summary.torn
+    edit(disk, f"data/txn-0/{FIRST}.log", lambda data: data.__delitem__(slice(start, None)))
+    assert flaw(disk, "data/txn-0") == (f"{FIRST}.index", 24)
+
+
+def test_files_that_go_while_one_looks() -> None:
+    disk = kafka_disk("codec-lz4-0")
+    (partition,) = find(disk, "data/codec-lz4-0").partitions
+    for name in disk.list("data/codec-lz4-0"):
+        if name.startswith(segment_name(0)):
+            disk.unlink(f"data/codec-lz4-0/{name}")
+    assert verify_partition(disk, partition).records == 420
+
+
+# What a path may be
+
+
+@pytest.mark.parametrize("path", ["data/none", "data/txn-0/notes.txt", "other", "other/dbus-1", "data/txn-0/x.log"])
+def test_no_log(path: str) -> None:
+    disk = kafka_disk("txn-0")
+    lay_out(disk, "", {"other/dbus-1/socket": b"", "data/txn-0/notes.txt": b"", "data/txn-0/x.log": b""})
+    with pytest.raises(NotALog, match=path):
+        find(disk, path)
+
+
+def test_deleted_partitions_are_left_out() -> None:
+    disk = kafka_disk()
+    unique = "0123456789abcdef0123456789abcdef"
+    disk.rename("data/txn-0", f"data/txn-0.{unique}-delete")
+    disk.rename("data/txn-1", f"data/txn-1.{unique}-stray")
+    names = [partition.name for partition in find(disk, "data").partitions]
+    assert f"txn-1.{unique}-stray" in names and len(names) == 12
+    (partition,) = find(disk, f"data/txn-0.{unique}-delete").partitions
+    assert partition.topic == "txn"
+    assert verify_partition(disk, partition).records == 132
+
+
+def test_disk_errors_come_through() -> None:
+    disk = kafka_disk("txn-0")
+    (partition,) = find(disk, "data/txn-0").partitions
+    disk.fail(lambda op: op.kind == "read" and op.path.endswith(".log"))
+    with pytest.raises(OSError) as caught:
+        verify_partition(disk, partition)
+    assert caught.value.errno == errno.EIO
+    assert caught.value.filename == join("/data/txn-0", f"{FIRST}.log")
