@@ -18,7 +18,6 @@ class CleanedSegment:
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig) -> None:
         self.base_offset = base_offset
-        self.next_offset = base_offset
         self._disk = disk
         self._segment = _Segment.create(disk, directory, base_offset, config)
         self._parts: list[Buffer] = []
@@ -41,7 +40,6 @@ class CleanedSegment:
         )
         self._parts.append(batch.data)
         self._unwritten_bytes += batch.size
-        self.next_offset = batch.next_offset
         if aborted is not None:
             self._segment.txn_index.append(aborted)
         if self._unwritten_bytes >= _WRITE_BYTES:

@@ -6,9 +6,10 @@ log is read from its start, and what stays is written to new segments, one for a
 Each group is handed over when it is on disk, so that it can be swapped in (`compaction.Compaction`) while the next
 one is worked at, and the disk never holds much more than one segment twice.
 
-After a crash, old segments that begin within the offsets of the new one are known to be replaced. Where the last of a
-group come to nothing, the new one ends before they begin; then an empty segment takes the place of the very last,
-and everything between is covered too.
+Whatever makes a record superfluous outlives it by a round: the newer record of its key, a tombstone until its delete
+horizon, which is set when the record goes, a marker until no record of its transaction was met. So an old segment that
+comes back after a crash, though the records in it had been dropped, does no harm, and the next round drops them again.
+Groups have to be used in their order for that.
 """
 
 from __future__ import annotations
@@ -69,20 +70,16 @@ class CompactionPlan(NamedTuple):
 
 
 class CleanedGroup(NamedTuple):
-    """Segments that are on disk as `.cleaned` and can take the place of old ones."""
+    """A segment that is on disk as `.cleaned` and can take the place of old ones."""
 
     old: tuple[SegmentSpan, ...]
-    new: tuple[SegmentSpan, ...]
+    new: SegmentSpan
     next_dirty_offset: int
     """Where the log is dirty from when this group and all others are in use."""
 
     @property
     def read_bytes(self) -> int:
         return sum(segment.size for segment in self.old)
-
-    @property
-    def written_bytes(self) -> int:
-        return sum(segment.size for segment in self.new)
 
 
 def clean(disk: Disk, plan: CompactionPlan) -> Iterator[CleanedGroup]:
@@ -223,25 +220,17 @@ def _sizes(disk: Disk, plan: CompactionPlan, segment: SegmentSpan) -> _Sizes:
     return _Sizes(segment.size, *(disk.size(path) if disk.exists(path) else 0 for path in paths))
 
 
-def _clean_group(
-    disk: Disk, plan: CompactionPlan, group: Sequence[SegmentSpan], kept: BatchFilter
-) -> tuple[SegmentSpan, ...]:
-    first, last = group[0], group[-1]
-    made = [CleanedSegment(disk, plan.directory, first.base_offset, plan.config)]
+def _clean_group(disk: Disk, plan: CompactionPlan, group: Sequence[SegmentSpan], kept: BatchFilter) -> SegmentSpan:
+    cleaned = CleanedSegment(disk, plan.directory, group[0].base_offset, plan.config)
     try:
         for segment in group:
-            _clean_into(made[0], disk, plan, segment, kept)
-        if last.base_offset > first.base_offset and last.base_offset >= made[0].next_offset:
-            made.append(CleanedSegment(disk, plan.directory, last.base_offset, plan.config))
-        for each in made:
-            each.finish()
+            _clean_into(cleaned, disk, plan, segment, kept)
+        cleaned.finish()
         disk.fsync_dir(plan.directory)
     except BaseException:
-        for each in made:
-            each.discard()
+        cleaned.discard()
         raise
-    ends = [*(each.base_offset for each in made[1:]), last.end_offset]
-    return tuple(SegmentSpan(each.base_offset, end, each.size) for each, end in zip(made, ends, strict=True))
+    return SegmentSpan(cleaned.base_offset, group[-1].end_offset, cleaned.size)
 
 
 def _clean_into(

@@ -29,7 +29,10 @@ class WrongPath(click.ClickException):
 
 @click.group("log")
 def log() -> None:
-    """Look into the files of a log: PATH is a log directory, a partition's directory, or one file of it."""
+    """Look into the files of a log: dump or verify them.
+
+    PATH is a log directory, the directory of a partition, or one file of it.
+    """
 
 
 @log.command("dump")

@@ -6,12 +6,11 @@ younger than `min.compaction.lag.ms`. A log is due when the dirty part is more t
 there is to read, or has waited for longer than `max.compaction.lag.ms`.
 
 `measure_dirt` tells how dirty a log is, `plan_compaction` what to do, `cleaning.clean` does it somewhere else, and
-`Compaction.apply` puts what comes of it in place. The steps there are such that after a crash `leftovers` finds either
-all old segments or all new ones:
+`Compaction.apply` puts what comes of it in place. After a crash at any point, `leftovers` finds its way:
 
     .cleaned -> .swap     as long as any file is `.cleaned`, the old segments count
-    old -> .deleted       the `.swap` files count, and say by their offsets which old segments go
-    .swap -> in use       the log first, so that no new index can pass for an old one
+    old -> .deleted       the `.swap` files count, and old segments within their offsets go
+    .swap -> in use       no old segment is left
 
 Each step is on disk before the next begins. Readers keep the old files, so `Log.generation` stays as it is.
 
@@ -21,29 +20,18 @@ log at a time, and no retention beside it.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from minikafka.storage.batch_filter import LastBatch
 from minikafka.storage.cleaned_segment import discard_cleaned
 from minikafka.storage.cleaning import CleanedGroup, CompactionPlan, SegmentSpan
 from minikafka.storage.disk import join
-from minikafka.storage.formats import (
-    CLEANED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    segment_name,
-)
+from minikafka.storage.formats import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, segment_name
 from minikafka.storage.log import Log
 from minikafka.storage.offset_map import KEYS_MAX
 from minikafka.storage.retention import largest_timestamp_ms
 from minikafka.storage.segment import FILE_SUFFIXES, Segment
 from minikafka.storage.trimming import retire
-
-_INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Dirt(NamedTuple):
@@ -127,7 +115,7 @@ def plan_compaction(log: Log, dirt: Dirt, now_ms: int, keys_max: int = KEYS_MAX)
 
 
 class Compaction:
-    """Puts the groups of one plan in place, in the order in which they come."""
+    """Puts the groups of one plan in place, in the order in which they come; none after one that did not fit."""
 
     def __init__(self, log: Log, plan: CompactionPlan) -> None:
         self._log = log
@@ -135,11 +123,7 @@ class Compaction:
         self.is_outdated = False
 
     def apply(self, group: CleanedGroup) -> bool:
-        """Use a cleaned group; False if the log has changed, and then for all groups that follow.
-
-        Without the group before it, a group must not be used: a tombstone that is gone from this one may have kept an
-        older record of its key in that one from being seen.
-        """
+        """Use a cleaned group; False if the log has changed, and then for all groups that follow."""
         try:
             old = None if self.is_outdated else self._unchanged(group)
             if old is None:
@@ -160,30 +144,24 @@ class Compaction:
         return old if is_same and self._log.generation == self._plan.generation else None
 
     def _swap(self, old: list[Segment], group: CleanedGroup) -> None:
-        log, bases = self._log, [span.base_offset for span in group.new]
-        # The last first: a `.swap` file with a `.cleaned` one before it is void.
-        for base in reversed(bases):
-            self._rename(base, FILE_SUFFIXES, CLEANED_SUFFIX, SWAP_SUFFIX)
-        log.disk.fsync_dir(log.directory)
+        log, new = self._log, group.new
+        self._rename(new.base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
         retire(log, old)
         log.disk.fsync_dir(log.directory)
-        for suffixes in ((LOG_SUFFIX,), _INDEX_SUFFIXES):
-            for base in bases:
-                self._rename(base, suffixes, SWAP_SUFFIX, "")
-            log.disk.fsync_dir(log.directory)
-        new = [Segment(log.disk, log.directory, span.base_offset, log.config, size=span.size) for span in group.new]
-        log.segments.replace((), new)
-        self._delete_snapshots({segment.base_offset for segment in old} - set(bases))
+        self._rename(new.base_offset, SWAP_SUFFIX, "")
+        log.segments.replace((), [Segment(log.disk, log.directory, new.base_offset, log.config, size=new.size)])
+        self._delete_snapshots(old[1:])
 
-    def _rename(self, base_offset: int, suffixes: tuple[str, ...], old: str, new: str) -> None:
-        disk, stem = self._log.disk, join(self._log.directory, segment_name(base_offset))
-        for suffix in suffixes:
-            if disk.exists(stem + suffix + old):
-                disk.rename(stem + suffix + old, stem + suffix + new)
+    def _rename(self, base_offset: int, old: str, new: str) -> None:
+        disk, directory = self._log.disk, self._log.directory
+        for suffix in FILE_SUFFIXES:
+            path = join(directory, segment_name(base_offset) + suffix)
+            if disk.exists(path + old):
+                disk.rename(path + old, path + new)
+        disk.fsync_dir(directory)
 
-    def _delete_snapshots(self, bases: set[int]) -> None:
+    def _delete_snapshots(self, gone: list[Segment]) -> None:
         """A snapshot is for the segment that begins there."""
-        for base in bases:
-            path = join(self._log.directory, segment_name(base) + SNAPSHOT_SUFFIX)
-            if self._log.disk.exists(path):
-                self._log.disk.unlink(path)
+        for segment in gone:
+            if self._log.disk.exists(segment.path(SNAPSHOT_SUFFIX)):
+                self._log.disk.unlink(segment.path(SNAPSHOT_SUFFIX))

@@ -94,11 +94,13 @@ class CreateLog(Job):
         if self._disk.exists(self.path):
             raise CorruptLog(self.path, 0, "was put there while the broker was running")
         self._disk.mkdir(self.path)
+        self.log = load_log(self._disk, self.path, self._config, LoadedState(), self._now_ms)
         if self.topic_id is not None:
             metadata = encode_partition_metadata(self.topic_id)
             replace_file(self._disk, join(self.path, PARTITION_METADATA_FILE), metadata)
+        # With the first segment: should a power cut leave only a later one, the log would seem to start there.
+        self._disk.fsync_dir(self.path)
         self._disk.fsync_dir(parent(self.path))
-        self.log = load_log(self._disk, self.path, self._config, LoadedState(), self._now_ms)
 
 
 class MoveAway(Job):

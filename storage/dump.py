@@ -16,7 +16,7 @@ from minikafka.protocol.records.control import read_marker
 from minikafka.protocol.records.reader import iter_records
 from minikafka.storage.disk import Disk
 from minikafka.storage.errors import CorruptLog
-from minikafka.storage.finding import OFFSET_CHECKPOINTS, SMALL_BYTES_MAX, Found, FoundFile, OpenSegment
+from minikafka.storage.finding import OFFSET_CHECKPOINTS, Found, FoundFile, OpenSegment, read_found
 from minikafka.storage.formats import (
     CLEAN_SHUTDOWN_FILE,
     INDEX_SUFFIX,
@@ -41,7 +41,6 @@ from minikafka.storage.formats import (
 )
 from minikafka.storage.internal_topics import decode_internal
 from minikafka.storage.scanning import read_batches
-from minikafka.storage.small_files import read_small
 
 Item = dict[str, Any]
 
@@ -61,7 +60,7 @@ def _dump_file(disk: Disk, file: FoundFile, topic: str | None, records: bool) ->
         if file.content == LOG_SUFFIX:
             yield from _dump_log(disk, file, topic, records)
         else:
-            data = read_small(disk, file.path, SMALL_BYTES_MAX) or b""
+            data = read_found(disk, file) or b""
             yield from _ITEMS_OF[file.content](data, file.base_offset)
     except FileNotFoundError:
         return  # deleted since its name was read

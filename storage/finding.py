@@ -17,6 +17,7 @@ from minikafka.storage.formats import (
     CLEANER_CHECKPOINT,
     DELETE_DIR_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     LOG_SUFFIX,
@@ -25,11 +26,13 @@ from minikafka.storage.formats import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
     SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     parse_marked_dir,
     parse_partition_dir,
     parse_segment_name,
 )
 from minikafka.storage.scanning import Read, Section
+from minikafka.storage.small_files import read_small
 
 OFFSET_CHECKPOINTS: Final = (
     RECOVERY_POINT_CHECKPOINT,
@@ -40,6 +43,7 @@ OFFSET_CHECKPOINTS: Final = (
 LOG_DIR_FILES: Final = (META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE, *OFFSET_CHECKPOINTS)
 PARTITION_FILES: Final = (PARTITION_METADATA_FILE, LEADER_EPOCH_CHECKPOINT)
 SMALL_BYTES_MAX: Final = 256 << 20
+_INDEX_CHUNK_BYTES: Final = 1 << 14
 
 
 class NotALog(Exception):
@@ -154,6 +158,24 @@ def _names(disk: Disk, path: str) -> list[str]:
         return disk.list(path)
     except FileNotFoundError:
         return []  # deleted since its name was read
+
+
+def read_found(disk: Disk, found: FoundFile) -> bytes | None:
+    """The contents of a file, None if it is gone; of an index that is being written, up to the hole at its end."""
+    if not found.is_active or found.content not in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        return read_small(disk, found.path, SMALL_BYTES_MAX)
+    # Such a file has 10 MB, nearly all of it zeros, and there may be thousands.
+    try:
+        file = disk.open(found.path, read_only=True)
+    except FileNotFoundError:
+        return None
+    try:
+        data = b""
+        while any(chunk := bytes(file.read(len(data), _INDEX_CHUNK_BYTES))):
+            data += chunk
+        return data + chunk
+    finally:
+        file.close()
 
 
 class OpenSegment:

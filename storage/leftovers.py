@@ -71,12 +71,6 @@ def _finish_swap(disk: Disk, directory: str, files: list[_Named], swaps: list[_N
         _unlink(disk, directory, going)
         # Not until they are gone for good may the files lose the suffix that says they have to go.
         disk.fsync_dir(directory)
-        _drop_suffix(disk, directory, logs)
-    _drop_suffix(disk, directory, [file for file in swaps if file not in logs])
-
-
-def _drop_suffix(disk: Disk, directory: str, swaps: list[_Named]) -> None:
-    # The log first: next to a swapped log, an index without the suffix passes for the old one.
     for file in swaps:
         path = join(directory, file.name)
         disk.rename(path, path.removesuffix(SWAP_SUFFIX))

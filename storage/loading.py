@@ -5,6 +5,9 @@ point on are read through: they end at the first batch that is torn or wrong, la
 indexes, leader epochs and producers' state are built anew from what is left.  That much can be missing
 after a crash, since nobody promised more than the recovery point.  A bad batch below it is another
 matter: it was on disk once, and cutting it off would throw away good copies.  That is a CorruptLog.
+
+A file system may bring a later file to disk before an earlier one, so offsets that are missing between two
+batches are the end of the log too.  Only compaction leaves such gaps, and then they cannot be told apart.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from minikafka.storage.disk import Disk, join
 from minikafka.storage.epochs import LeaderEpochs
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.formats import LOG_SUFFIX, parse_segment_name, segment_name
+from minikafka.storage.index import RELATIVE_OFFSET_MAX
 from minikafka.storage.leftovers import clear_leftovers
 from minikafka.storage.log import Log
 from minikafka.storage.replay import rebuild_producers
@@ -47,8 +51,8 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
     clear_leftovers(disk, directory)
     segments = _find_segments(disk, directory, config, state.log_start_offset)
     state_files = StateFiles(disk, directory)
-    restore_from = None if state.is_clean else _recover(disk, segments, state)
-    log_end_offset = _open_last(segments)
+    restore_from = None if state.is_clean else _Recovery(disk, directory, segments, config, state).run()
+    log_end_offset = segments.active.reopen()
     log_start_offset = min(max(state.log_start_offset, segments.first.base_offset), log_end_offset)
     epochs = _load_epochs(segments, state_files, restore_from, log_start_offset, log_end_offset)
     state_files.delete_snapshots(above=log_end_offset)
@@ -61,7 +65,7 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
         now_ms=now_ms,
         restore_from=restore_from,
     )
-    log = Log(
+    return Log(
         disk,
         directory,
         config,
@@ -72,9 +76,6 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
         log_end_offset=log_end_offset,
         recovery_point=min(state.recovery_point, log_end_offset),
     )
-    # What the batches told has to get into the file, since a clean start asks only the file.
-    log.epochs_changed = epochs.is_dirty and len(epochs) > 0
-    return log
 
 
 def _find_segments(disk: Disk, directory: str, config: LogConfig, log_start_offset: int) -> Segments:
@@ -90,60 +91,75 @@ def _find_segments(disk: Disk, directory: str, config: LogConfig, log_start_offs
 # ----------------------------------------------------------------------------------------- recovery
 
 
-def _recover(disk: Disk, segments: Segments, state: LoadedState) -> int:
-    """Check everything from the recovery point on; returns the base offset of the first segment checked."""
-    suspects = segments.from_offset(state.recovery_point)
-    for number, segment in enumerate(suspects):
-        limit = segments.next_base(segment)
-        good_bytes, next_offset, flaw = _good_part(segment, limit)
-        if flaw is not None:
-            if next_offset < state.recovery_point:
-                raise CorruptLog(
-                    flaw.path,
-                    flaw.position,
-                    f"{flaw.reason}; offsets below {state.recovery_point} were on disk already",
-                )
-            _drop(segments, suspects[number + 1 :])
-        segment.recover(good_bytes)
-        if flaw is not None:
-            break
-    return suspects[0].base_offset
+class _GoodPart(NamedTuple):
+    """The batches of a segment up to the first that is wrong."""
+
+    size: int
+    next_offset: int
+    flaw: CorruptLog | None
 
 
-def _good_part(segment: Segment, limit_offset: int | None) -> tuple[int, int, CorruptLog | None]:
-    """How many bytes of a segment are good, the offset after them, and what comes then."""
-    section = segment.section()
-    end, next_offset = 0, segment.base_offset
-    try:
-        for position, batch in read_batches(section, section.file.read):
-            if batch.base_offset < next_offset or (limit_offset is not None and batch.last_offset >= limit_offset):
-                raise CorruptLog(section.path, position, f"offset {batch.base_offset} after {next_offset - 1}")
-            batch.check_crc()
-            end, next_offset = position + batch.size, batch.next_offset
-    except CorruptLog as flaw:
-        return end, next_offset, flaw
-    except CorruptRecord as error:
-        return end, next_offset, CorruptLog(section.path, end, str(error))
-    return end, next_offset, None
+class _Recovery:
+    """Checks everything from the recovery point on, and cuts off what is bad."""
 
+    def __init__(self, disk: Disk, directory: str, segments: Segments, config: LogConfig, state: LoadedState) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._has_gaps = config.cleanup_compact
+        self._recovery_point = state.recovery_point
 
-def _drop(segments: Segments, later: list[Segment]) -> None:
-    if later:
-        segments.replace(later, ())
-    for segment in later:
-        segment.rename_deleted()
-        segment.unlink_deleted()
+    def run(self) -> int:
+        """Returns the base offset of the first segment that was checked."""
+        suspects = self._segments.from_offset(self._recovery_point)
+        for number, segment in enumerate(suspects):
+            good = self._good_part(segment)
+            if good.flaw is not None:
+                if good.next_offset < self._recovery_point:
+                    raise CorruptLog(
+                        good.flaw.path,
+                        good.flaw.position,
+                        f"{good.flaw.reason}; offsets below {self._recovery_point} were on disk already",
+                    )
+                self._drop(suspects[number + 1 :])
+            segment.recover(good.size)
+            if good.flaw is not None:
+                break
+        return suspects[0].base_offset
 
+    def _good_part(self, segment: Segment) -> _GoodPart:
+        section, limit_offset = segment.section(), self._segments.next_base(segment)
+        offset_max = segment.base_offset + RELATIVE_OFFSET_MAX if limit_offset is None else limit_offset - 1
+        end, next_offset = 0, segment.base_offset
+        try:
+            for position, batch in read_batches(section, section.file.read):
+                if self._is_gap(next_offset, batch.base_offset) or not (
+                    next_offset <= batch.base_offset <= batch.last_offset <= offset_max
+                ):
+                    raise CorruptLog(section.path, position, f"offset {batch.base_offset} after {next_offset - 1}")
+                batch.check_crc()
+                end, next_offset = position + batch.size, batch.next_offset
+            if limit_offset is not None and self._is_gap(next_offset, limit_offset):
+                raise CorruptLog(section.path, end, f"there is nothing from offset {next_offset} to {limit_offset - 1}")
+        except CorruptLog as flaw:
+            return _GoodPart(end, next_offset, flaw)
+        except CorruptRecord as error:
+            return _GoodPart(end, next_offset, CorruptLog(section.path, end, str(error)))
+        return _GoodPart(end, next_offset, None)
 
-def _open_last(segments: Segments) -> int:
-    """Make the last segment writable; returns the offset after its last batch."""
-    active = segments.active
-    next_offset = active.base_offset
-    active.load_indexes()
-    for batch in active.batches(active.offset_index.lookup(active.offset_index.last_offset).position):
-        next_offset = batch.last_offset + 1
-    active.reopen(next_offset)
-    return next_offset
+    def _is_gap(self, next_offset: int, offset: int) -> bool:
+        """Whether batches were lost in between; below the recovery point none can have been."""
+        return offset > next_offset >= self._recovery_point and not self._has_gaps
+
+    def _drop(self, later: list[Segment]) -> None:
+        if not later:
+            return
+        self._segments.replace(later, ())
+        # The last first, and for good: they must not come back once other batches have their offsets.
+        for segment in reversed(later):
+            segment.rename_deleted()
+            segment.unlink_deleted()
+        self._disk.fsync_dir(self._directory)
 
 
 def _load_epochs(
@@ -155,9 +171,11 @@ def _load_epochs(
         epochs, restore_from = LeaderEpochs(), segments.first.base_offset
     epochs.truncate_from_end(log_end_offset)
     if restore_from is not None:
+        # The file may be older than a truncation, and have epochs where there are batches of lower ones now.
+        epochs.truncate_from_end(restore_from)
         for segment in segments.from_offset(restore_from):
             for batch in segment.batches():
-                if batch.leader_epoch > (epochs.latest_epoch if epochs.latest_epoch is not None else -1):
+                if batch.leader_epoch >= 0:
                     epochs.assign(batch.leader_epoch, batch.base_offset)
     epochs.truncate_from_start(log_start_offset)
     return epochs

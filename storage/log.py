@@ -6,7 +6,8 @@ Only the event loop changes a log.  What takes long (cold reads, syncs) leaves i
 thread can carry out, and `generation` tells whether batches were cut off or replaced in the meantime.
 
 A batch is written to the file first and taken into account after it, so a failed write leaves
-everything as it was.  OSErrors become StorageErrors here: whoever gets one takes the directory offline.
+everything as it was.  OSErrors become StorageErrors here: whoever gets one takes the directory offline,
+and the log itself takes nothing more, since what is on disk is no longer known.
 """
 
 from __future__ import annotations
@@ -17,23 +18,34 @@ from typing import NamedTuple
 from minikafka.protocol.errors import CorruptRecord, OffsetOutOfRangeError
 from minikafka.protocol.records.batch import BatchView, read_whole_batches
 from minikafka.protocol.records.control import EndMarker, read_marker
-from minikafka.protocol.records.layout import TimestampType
+from minikafka.protocol.records.layout import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import Disk
 from minikafka.storage.epochs import LeaderEpochs
 from minikafka.storage.errors import StorageError
-from minikafka.storage.flushing import FlushPlan
+from minikafka.storage.flushing import FlushPlan, plan_syncs
 from minikafka.storage.formats import AbortedTxn, BadFile
+from minikafka.storage.index import RELATIVE_OFFSET_MAX
 from minikafka.storage.producers import CompletedTxn, Origin, ProducerStates, Verification
-from minikafka.storage.reading import ReadPlan
-from minikafka.storage.replay import aborted_txn, restore_txn_index
-from minikafka.storage.scanning import BatchAt
+from minikafka.storage.reading import ReadPlan, plan_search
+from minikafka.storage.replay import aborted_txn, end_marker, restore_txn_index
+from minikafka.storage.scanning import BatchAt, Section
 from minikafka.storage.segment import Segment
 from minikafka.storage.segments import Segments
 from minikafka.storage.state_files import StateFiles
-from minikafka.storage.timestamps import LargestTimestampPlan, TimestampPlan
+from minikafka.storage.timestamps import (
+    LargestTimestampPlan,
+    TimestampPlan,
+    plan_largest_timestamp,
+    plan_timestamp,
+)
 from minikafka.storage.validation import Limits, validate
+
+# Looking a member up in its class takes longer than comparing it.
+_CLIENT = Origin.CLIENT
+
+Batches = Sequence[tuple[BatchView, EndMarker | None]]
 
 
 class Appended(NamedTuple):
@@ -77,8 +89,8 @@ class Log:
         self.generation = 0
         self.retired: list[Segment] = []
         """Segments that are no longer part of the log; their files stay for readers for a while."""
-        self.epochs_changed = False
         self.has_new_names = True
+        self.is_failed = False
 
     def reconfigure(self, config: LogConfig) -> None:
         """The topic's configuration changed; what is written from now on follows it."""
@@ -91,7 +103,10 @@ class Log:
     def last_stable_offset(self) -> int:
         """Below it every transaction has ended, and its end is replicated."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        # The start of a transaction may have been deleted while it is open.
+        return (
+            self.high_watermark if unstable is None else max(self.log_start_offset, min(unstable, self.high_watermark))
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -107,7 +122,7 @@ class Log:
 
     def start_epoch(self, epoch: int) -> None:
         """A leader's first act: the epoch begins here, whether or not anything is ever written in it."""
-        self.epochs_changed |= self.epochs.assign(epoch, self.log_end_offset)
+        self.epochs.assign(epoch, self.log_end_offset)
 
     # ----------------------------------------------------------------------------------- appending
 
@@ -121,20 +136,27 @@ class Log:
     ) -> Appended:
         """Check one batch, give it offsets, write it; the batch's buffer is changed in place."""
         batch = validate(batch, self.limits, now_ms, origin)
-        marker = read_marker(batch) if batch.is_control else None
+        marker = read_marker(batch) if batch.attributes & CONTROL_BIT else None
         if batch.producer_id >= 0:
-            duplicate = self.producers.duplicate_of(batch) if origin is Origin.CLIENT else None
+            duplicate = self.producers.duplicate_of(batch) if origin is _CLIENT else None
             if duplicate is not None:
-                return Appended(
-                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp, duplicate.timestamp, True
-                )
+                stamp = duplicate.timestamp
+                return Appended(duplicate.first_offset, duplicate.last_offset, stamp, stamp, True)
             self.producers.check(batch, origin, marker)
-            if origin is Origin.CLIENT and batch.is_transactional:
+            if origin is _CLIENT and batch.attributes & TRANSACTIONAL_BIT:
                 self.producers.check_verification(batch, verification)
-        batch.patch(self.log_end_offset, leader_epoch)
-        self._write(batch.data, ((batch, marker),), now_ms)
-        append_time = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else -1
-        return Appended(batch.base_offset, batch.last_offset, batch.max_timestamp, append_time)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + batch.last_offset_delta
+        batch.patch(base_offset, leader_epoch)
+        try:
+            segment = self._segment_for(base_offset, batch.size, last_offset, batch.max_timestamp, now_ms)
+            segment.append_batch(batch)
+            self.log_end_offset = last_offset + 1
+            self._take_into_account(segment, batch, marker)
+        except OSError as error:
+            raise self.failure("append", error) from error
+        append_time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else -1
+        return Appended(base_offset, last_offset, batch.max_timestamp, append_time_ms)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> Appended | None:
         """Write what a leader sent, offsets and all; None if it holds no whole batch."""
@@ -142,38 +164,39 @@ class Log:
         checked: list[tuple[BatchView, EndMarker | None]] = []
         next_offset = self.log_end_offset
         for batch in batches:
-            if batch.base_offset < next_offset:
-                raise CorruptRecord(f"batch at offset {batch.base_offset} where {next_offset} is next")
+            if batch.base_offset < next_offset or batch.last_offset_delta < 0:
+                raise CorruptRecord(
+                    f"batch of offsets {batch.base_offset} to {batch.last_offset} where {next_offset} is next"
+                )
             batch.check_crc()
-            # Compaction leaves control batches without their marker.
-            has_marker = batch.is_control and batch.record_count
-            checked.append((batch, read_marker(batch) if has_marker else None))
+            checked.append((batch, end_marker(batch)))
             next_offset = batch.next_offset
         if not checked:
             return None
         for group in self._groups(checked):
-            self._write(_joined(records, group), group, now_ms)
+            self._write(group, now_ms)
         return Appended(batches[0].base_offset, batches[-1].last_offset, max(b.max_timestamp for b in batches))
 
-    def _groups(
-        self, batches: Sequence[tuple[BatchView, EndMarker | None]]
-    ) -> list[list[tuple[BatchView, EndMarker | None]]]:
+    def _groups(self, batches: Batches) -> list[list[tuple[BatchView, EndMarker | None]]]:
         """Batches that surely go into one segment together: at most an eighth of one."""
         groups: list[list[tuple[BatchView, EndMarker | None]]] = []
-        room = 0
+        room = last_offset_max = 0
         for each in batches:
-            if each[0].size > room:
+            batch = each[0]
+            if batch.size > room or batch.last_offset > last_offset_max:
                 groups.append([])
                 room = self.config.segment_bytes // 8
+                last_offset_max = batch.base_offset + RELATIVE_OFFSET_MAX
             groups[-1].append(each)
-            room -= each[0].size
+            room -= batch.size
         return groups
 
-    def _write(self, data: Buffer, batches: Sequence[tuple[BatchView, EndMarker | None]], now_ms: int) -> None:
+    def _write(self, batches: Batches, now_ms: int) -> None:
         first, last = batches[0][0], batches[-1][0]
+        placed, size = _placed(batches)
         try:
-            segment = self._segment_for(first.base_offset, len(data), last, now_ms)
-            segment.append(data, _placed(batches))
+            segment = self._segment_for(first.base_offset, size, last.last_offset, last.max_timestamp, now_ms)
+            segment.append(b"".join(batch.data for batch, _ in batches), placed)
             self.log_end_offset = last.next_offset
             for batch, marker in batches:
                 self._take_into_account(segment, batch, marker)
@@ -182,7 +205,7 @@ class Log:
 
     def _take_into_account(self, segment: Segment, batch: BatchView, marker: EndMarker | None) -> None:
         if batch.leader_epoch >= 0:
-            self.epochs_changed |= self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            self.epochs.assign(batch.leader_epoch, batch.base_offset)
         if batch.producer_id >= 0:
             completed = self.producers.update(batch, marker)
             if completed is not None:
@@ -195,15 +218,17 @@ class Log:
 
     # ------------------------------------------------------------------------------------- rolling
 
-    def _segment_for(self, base_offset: int, size: int, last: BatchView, now_ms: int) -> Segment:
+    def _segment_for(self, base_offset: int, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        self.check_usable()
         active = self.segments.active
-        timestamp = last.max_timestamp
-        if active.is_due_to_roll(self.config, size, last.last_offset, timestamp if timestamp >= 0 else now_ms):
+        timestamp = max_timestamp if max_timestamp >= 0 else now_ms
+        if active.is_due_to_roll(self.config, size, last_offset, timestamp):
             return self._roll(base_offset)
         return active
 
     def roll(self) -> None:
         """Seal the active segment and start another at the log end offset, unless it is empty."""
+        self.check_usable()
         try:
             if self.segments.active.size:
                 self._roll(self.log_end_offset)
@@ -214,10 +239,7 @@ class Log:
         segment = Segment.create(self.disk, self.directory, base_offset, self.config)
         # The state up to here, so that nothing before the new segment has to be replayed.
         self.state_files.write_snapshot(base_offset, self.producers.snapshot())
-        sealed = self.segments.active
-        sealed.seal()
-        # Everything in the segment may be synced already, and then no flush would come to its indexes again.
-        self.state_files.unsynced |= {sealed.offset_index.path, sealed.time_index.path}
+        self.segments.active.seal()
         self.segments.add(segment)
         self.has_new_names = True
         return segment
@@ -231,24 +253,17 @@ class Log:
                 f"offset {offset} is not within {self.log_start_offset} to {self.log_end_offset}"
             )
         if offset >= bound_offset:
-            return ReadPlan(offset, bound_offset, max_bytes, (), True, -1)
+            return ReadPlan(offset, bound_offset, max_bytes, (), 0, True, 0)
         active = self.segments.active
         start = active.tail.batch_position(offset)
         limit = active.tail.boundary_position(bound_offset)
         if start is not None and limit is not None:
-            return ReadPlan(offset, bound_offset, max_bytes, (active.section(start, limit),), True, -1)
-        return self._plan_search(offset, max_bytes, bound_offset)
-
-    def _plan_search(self, offset: int, max_bytes: int, bound_offset: int) -> ReadPlan:
+            sections = (Section(active.log_path, active.file, start, limit),)
+            return ReadPlan(offset, bound_offset, max_bytes, sections, active.base_offset, True, 1)
         try:
-            holding, *later = self.segments.from_offset(offset)
-            holding.load_indexes()
-            entry = holding.offset_index.lookup(offset)
-            sections = [holding.section(min(entry.position, holding.size))]
-            sections += [segment.section() for segment in later if segment.base_offset < bound_offset]
+            return plan_search(self.segments, offset, max_bytes, bound_offset, limit)
         except OSError as error:
             raise self.failure("read", error) from error
-        return ReadPlan(offset, bound_offset, max_bytes, tuple(sections), False, entry.offset)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that a reader of these offsets has to skip."""
@@ -256,7 +271,7 @@ class Log:
         try:
             for segment in self.segments.from_offset(from_offset):
                 try:
-                    some, is_complete = segment.txn_index.collect(from_offset, to_offset)
+                    some, is_complete = segment.aborted(from_offset, to_offset)
                 except BadFile:
                     restore_txn_index(self.segments, segment, self.state_files, self.config)
                     some, is_complete = segment.txn_index.collect(from_offset, to_offset)
@@ -269,43 +284,39 @@ class Log:
 
     def plan_timestamp(self, timestamp: int) -> list[TimestampPlan]:
         """Where to look for the first record at or after a time, in this order."""
-        return [
-            TimestampPlan(timestamp, self.log_start_offset, segment.section(position), hint)
-            for segment in self.segments.from_offset(self.log_start_offset)
-            if segment.largest.timestamp >= timestamp
-            for hint in [segment.time_index.lookup(timestamp)]
-            for position in [segment.offset_index.lookup(hint.offset).position]
-        ]
+        try:
+            return plan_timestamp(self.segments, self.log_start_offset, timestamp)
+        except OSError as error:
+            raise self.failure("read", error) from error
 
     def plan_largest_timestamp(self) -> LargestTimestampPlan | None:
         """Where to look for the record with the largest timestamp; None in a log without any."""
-        segment = max(self.segments.from_offset(self.log_start_offset), key=lambda each: each.largest.timestamp)
-        if segment.largest.timestamp < 0:
-            return None
-        position = segment.offset_index.lookup(segment.largest.offset).position
-        return LargestTimestampPlan(segment.section(position), segment.largest)
+        try:
+            return plan_largest_timestamp(self.segments, self.log_start_offset)
+        except OSError as error:
+            raise self.failure("read", error) from error
 
     # ------------------------------------------------------------------------------------ flushing
 
     def prepare_flush(self) -> FlushPlan | None:
-        """What has to be synced for everything up to the log end to be safe; None if it is already."""
+        """What has to be synced for everything up to the log end to be safe; None if it is already.
+
+        One plan at a time: what a plan has taken on, the next one leaves out.
+        """
+        self.check_usable()
         self.write_epochs()
         if self.recovery_point >= self.log_end_offset and not self.has_new_names and not self.state_files.unsynced:
             return None
-        dirty = self.segments.from_offset(self.recovery_point)
-        plan = FlushPlan(
-            disk=self.disk,
-            directory=self.directory,
-            offset=self.log_end_offset,
-            generation=self.generation,
-            files=tuple(segment.file for segment in dirty),
-            indexes=tuple(i for s in dirty if s.is_sealed for i in (s.offset_index, s.time_index)),
-            paths=(*self.state_files.unsynced, *(segment.txn_index.path for segment in dirty)),
-            has_new_names=self.has_new_names or bool(self.state_files.unsynced),
-        )
+        has_new_names = self.has_new_names or bool(self.state_files.unsynced)
+        try:
+            # The segment before the recovery point too: if it was rolled right there, its indexes are not on disk yet.
+            dirty = self.segments.from_offset(self.recovery_point - 1)
+            work = plan_syncs(dirty, self.state_files.unsynced)
+        except OSError as error:
+            raise self.failure("flush", error) from error
         self.state_files.unsynced = set()
         self.has_new_names = False
-        return plan
+        return FlushPlan(self.disk, self.directory, self.log_end_offset, self.generation, work, has_new_names)
 
     def complete_flush(self, plan: FlushPlan) -> None:
         """A plan was carried out: everything below its offset is on disk, unless it was cut off since."""
@@ -317,9 +328,9 @@ class Log:
     def write_epochs(self) -> None:
         """Not with every change: after a crash the batches themselves tell the newest epochs."""
         try:
-            if self.epochs_changed:
+            if self.epochs.is_dirty:
                 self.state_files.write_epochs(self.epochs)
-                self.epochs_changed = False
+                self.epochs.is_dirty = False
         except OSError as error:
             raise self.failure("write epochs", error) from error
 
@@ -345,7 +356,12 @@ class Log:
         is_unchanged = self.generation == 0 and self.recovery_point >= self.log_end_offset
         return not (is_unchanged and self.state_files.has_snapshot(self.log_end_offset))
 
+    def check_usable(self) -> None:
+        if self.is_failed:
+            raise StorageError(f"{self.directory}: has failed before")
+
     def failure(self, what: str, error: OSError) -> StorageError:
+        self.is_failed = True
         return StorageError(f"{self.directory}: cannot {what}: {error}")
 
 
@@ -362,17 +378,12 @@ def _limits(config: LogConfig) -> Limits:
     )
 
 
-def _placed(batches: Sequence[tuple[BatchView, EndMarker | None]]) -> list[BatchAt]:
+def _placed(batches: Batches) -> tuple[list[BatchAt], int]:
+    """Where the batches are, one after the other, and where they end."""
     placed, position = [], 0
     for batch, _ in batches:
         placed.append(
             BatchAt(position, batch.size, batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch)
         )
         position += batch.size
-    return placed
-
-
-def _joined(records: Buffer, batches: Sequence[tuple[BatchView, EndMarker | None]]) -> Buffer:
-    if len(batches) == 1:
-        return batches[0][0].data
-    return b"".join(batch.data for batch, _ in batches)
+    return placed, position

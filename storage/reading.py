@@ -3,7 +3,8 @@
 The loop decides what to read (`Log.plan_read`): which files, from which known batch boundary, up to
 which position.  Carrying it out needs nothing but the files, so a plan runs on the loop as long as the
 pages are in memory (`run_nowait`) and in a worker otherwise (`run`).  The log may be truncated in
-between: whoever ran a plan elsewhere compares `Log.generation` before using what came of it.
+between: whoever ran a plan elsewhere compares `Log.generation` before using what came of it, be it
+bytes or a CorruptLog.
 
 A result may end in the middle of a batch, as Kafka's do: clients ignore the rest and ask for it
 again.  The first batch is always whole, however long it is.
@@ -15,13 +16,16 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from minikafka.protocol.records.layout import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
+from minikafka.protocol.records.layout import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.disk import File
-from minikafka.storage.errors import CorruptLog
-from minikafka.storage.scanning import Read, Section, nowait, scan, waiting
+from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.scanning import ColdRead, Read, Section, nowait, scan, waiting
+from minikafka.storage.segments import Segments
 
-_offset_and_length: Final = Struct(">qi")
+# Base offset, length and magic.
+_unpack_head: Final = Struct(">qi4xb").unpack_from
+_HEAD_BYTES: Final = 17
 
 
 class ReadPlan(NamedTuple):
@@ -31,61 +35,121 @@ class ReadPlan(NamedTuple):
     bound_offset: int
     max_bytes: int
     sections: tuple[Section, ...]
-    """The first is where the offset should be; compaction may have left nothing there or after it."""
+    """The first is where the offset should be, the second where it is if compaction has left nothing there."""
+    base_offset: int
+    """Of the segment that the first section is in."""
     is_exact: bool
-    """Whether the only section starts at the very batch and ends at the bound."""
-    index_offset: int
-    """The last offset, by the index, of the batch that the first section starts with; -1: none."""
+    """Whether the first section starts with the very batch, so that nothing has to be searched."""
+    unbounded: int
+    """How many of the sections lie below the bound as a whole."""
 
     def run(self) -> Buffer:
         return self._run(waiting)
 
     def run_nowait(self) -> Buffer:
         """Raises ColdRead instead of waiting for the disk."""
+        if self.is_exact and self.unbounded:
+            data = self._read_at_once(self.sections[0])
+            if data is not None:
+                return data
         return self._run(nowait)
+
+    def _read_at_once(self, section: Section) -> Buffer | None:
+        """Nearly all reads: the right batches by one call; None if there is more to it."""
+        size = section.limit - section.start
+        if size < HEADER_BYTES:
+            return None
+        if size > self.max_bytes >= HEADER_BYTES:
+            size = self.max_bytes
+        try:
+            data = section.file.read_nowait(section.start, size)
+        except OSError as error:
+            raise _failure(section, error) from error
+        if data is None:
+            raise ColdRead
+        if len(data) < HEADER_BYTES:
+            return None
+        _, length, magic = _unpack_head(data)
+        is_whole = HEADER_BYTES <= length + LENGTH_OVERHEAD_BYTES <= len(data) and magic == MAGIC
+        return data if is_whole else None
 
     def _run(self, reading: Callable[[File], Read]) -> Buffer:
         for number, section in enumerate(self.sections):
-            read = reading(section.file)
-            if not self.is_exact:
-                checked = self._checked(section, read) if number == 0 else section
-                section = self._narrowed(checked, read)
-            if not section.is_empty:
-                return _read_batches(section, self.max_bytes, read)
+            try:
+                data = self._read(section, number, reading(section.file))
+            except OSError as error:
+                raise _failure(section, error) from error
+            if data is not None:
+                return data
         return b""
 
-    def _narrowed(self, section: Section, read: Read) -> Section:
-        """What may be returned of a section: from the offset, to the bound or the most bytes."""
-        start = -1
-        for batch in scan(section, read):
-            if batch.base_offset >= self.bound_offset:
-                return section._replace(start=batch.position if start < 0 else start, limit=batch.position)
-            if start < 0 and batch.last_offset >= self.offset:
-                start = batch.position
-            if start >= 0 and batch.end - start >= self.max_bytes:
-                return section._replace(start=start, limit=batch.end)
-        return section._replace(start=section.limit if start < 0 else start)
+    def _read(self, section: Section, number: int, read: Read) -> Buffer | None:
+        """None if nothing from the offset on is there."""
+        if not self.is_exact:
+            section = self._narrowed(section, number, read)
+        if section.is_empty:
+            return None
+        data = _read_batches(section, self.max_bytes, read)
+        return data if number < self.unbounded else _below(data, self.bound_offset)
 
-    def _checked(self, section: Section, read: Read) -> Section:
-        """The section, or the whole of its segment when the index pointed at something else."""
-        if section.start == 0:
-            return section
+    def _narrowed(self, section: Section, number: int, read: Read) -> Section:
+        """The section from the batch with the offset on."""
+        if number == 0 and section.start and not self._is_right(section, read):
+            section = section._replace(start=0)
+        for batch in scan(section, read):
+            if batch.last_offset >= self.offset:
+                return section._replace(start=batch.position)
+        return section._replace(start=section.limit)
+
+    def _is_right(self, section: Section, read: Read) -> bool:
+        """Whether the index has led to a batch, and not past the offset."""
         try:
             first = next(scan(section, read), None)
         except CorruptLog:
-            first = None
-        is_right = first is not None and first.last_offset == self.index_offset
-        return section if is_right else section._replace(start=0)
+            return False
+        return first is not None and self.base_offset <= first.base_offset <= self.offset
+
+
+def plan_search(segments: Segments, offset: int, max_bytes: int, bound_offset: int, limit: int | None) -> ReadPlan:
+    """A plan by the index; `limit` is where the bound is in the active segment, if that is known."""
+    holding, following = segments.holding_and_following(offset)
+    holding.load_indexes()
+    start = min(holding.offset_index.lookup(offset).position, holding.size)
+    sections, unbounded = [], 0
+    for segment in [holding] if following is None else [holding, following]:
+        next_base = segments.next_base(segment)
+        sections.append(segment.section(start, limit if next_base is None else None))
+        unbounded += limit is not None if next_base is None else next_base <= bound_offset
+        start = 0
+    return ReadPlan(offset, bound_offset, max_bytes, tuple(sections), holding.base_offset, False, unbounded)
 
 
 def _read_batches(section: Section, max_bytes: int, read: Read) -> Buffer:
     left = section.limit - section.start
     data = read(section.start, min(left, max(max_bytes, HEADER_BYTES)))
-    if len(data) < min(left, HEADER_BYTES):
+    if len(data) < HEADER_BYTES:
         raise CorruptLog(section.path, section.start, f"{len(data)} bytes are too few for a batch")
-    size = _offset_and_length.unpack_from(data)[1] + LENGTH_OVERHEAD_BYTES
-    if size <= len(data):
-        return data
-    if not HEADER_BYTES <= size <= left:
-        raise CorruptLog(section.path, section.start, f"no batch of {size} bytes fits here")
-    return read(section.start, size)
+    _, length, magic = _unpack_head(data)
+    size = length + LENGTH_OVERHEAD_BYTES
+    if magic != MAGIC or not HEADER_BYTES <= size <= left:
+        raise CorruptLog(section.path, section.start, f"no batch of {size} bytes and magic {magic} fits here")
+    if size > len(data):
+        data = read(section.start, size)
+        if len(data) < size:
+            raise CorruptLog(section.path, section.start, f"{len(data)} of {size} bytes of a batch are there")
+    return data
+
+
+def _below(data: Buffer, bound_offset: int) -> Buffer:
+    """The batches that begin before the bound; the last of them may be cut."""
+    at = 0
+    while at + _HEAD_BYTES <= len(data):
+        base_offset, length, _ = _unpack_head(data, at)
+        if base_offset >= bound_offset:
+            return memoryview(data)[:at]
+        at += max(length + LENGTH_OVERHEAD_BYTES, _HEAD_BYTES)
+    return data
+
+
+def _failure(section: Section, error: OSError) -> StorageError:
+    return StorageError(f"{section.path}: cannot be read: {error}")

@@ -7,9 +7,11 @@ which recovery restores on the way.
 
 from __future__ import annotations
 
+from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.batch import BatchView
-from minikafka.protocol.records.control import read_marker
+from minikafka.protocol.records.control import EndMarker, read_marker
 from minikafka.storage.config import INT64_MAX, LogConfig
+from minikafka.storage.errors import CorruptLog
 from minikafka.storage.formats import AbortedTxn
 from minikafka.storage.producers import CompletedTxn, ProducerStates
 from minikafka.storage.scanning import read_batches
@@ -46,21 +48,23 @@ def rebuild_producers(
 
 def _replay(producers: ProducerStates, segment: Segment, start: int, end: int, *, fills_index: bool) -> None:
     section = segment.section()
-    for _, batch in read_batches(section, section.file.read):
+    for position, batch in read_batches(section, section.file.read):
         if batch.base_offset >= end:
             return
         if batch.producer_id >= 0 and batch.last_offset >= start:
-            completed = _update(producers, batch)
+            try:
+                completed = producers.update(batch, end_marker(batch))
+            except CorruptRecord as error:
+                raise CorruptLog(section.path, position, str(error)) from error
             if completed is not None:
                 if completed.is_aborted and fills_index:
                     segment.txn_index.append(aborted_txn(producers, completed))
                 producers.complete(completed)
 
 
-def _update(producers: ProducerStates, batch: BatchView) -> CompletedTxn | None:
-    # Compaction leaves control batches without their marker.
-    has_marker = batch.is_control and batch.record_count
-    return producers.update(batch, read_marker(batch) if has_marker else None)
+def end_marker(batch: BatchView) -> EndMarker | None:
+    """The marker in a control batch; compaction leaves some of them without it."""
+    return read_marker(batch) if batch.is_control and batch.record_count else None
 
 
 def aborted_txn(producers: ProducerStates, completed: CompletedTxn) -> AbortedTxn:

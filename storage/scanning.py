@@ -76,7 +76,11 @@ def nowait(file: File) -> Read:
 
 
 def scan(section: Section, read: Read) -> Iterator[BatchAt]:
-    """The headers of a section's batches, one after the other; CorruptLog where none can be."""
+    """The headers of a section's batches, one after the other; CorruptLog where none can be.
+
+    Offsets have to grow: the base offset is not under the CRC, so nothing else shows a flipped bit there.
+    """
+    last_offset = -1
     chunk: Buffer = b""
     chunk_at = position = section.start
     while position < section.limit:
@@ -90,7 +94,10 @@ def scan(section: Section, read: Read) -> Iterator[BatchAt]:
         size = length + LENGTH_OVERHEAD_BYTES
         if magic != MAGIC or size < HEADER_BYTES or size > section.limit - position or delta < 0:
             raise CorruptLog(section.path, position, f"no batch: magic {magic}, size {size}, offset delta {delta}")
-        yield BatchAt(position, size, base, base + delta, max_ts, epoch)
+        if base <= last_offset:
+            raise CorruptLog(section.path, position, f"offset {base} after {last_offset}")
+        last_offset = base + delta
+        yield BatchAt(position, size, base, last_offset, max_ts, epoch)
         position += size
 
 

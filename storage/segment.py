@@ -25,6 +25,7 @@ from minikafka.storage.formats import (
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    AbortedTxn,
     BadFile,
     segment_name,
 )
@@ -45,12 +46,14 @@ class Segment:
         self.is_sealed = True
         self._disk = disk
         self._directory = directory
+        self.log_path = self.path(LOG_SUFFIX)
         self._interval_bytes = config.index_interval_bytes
         self._since_index_bytes = 0
         self._file: File | None = None
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
         self._indexes_loaded = False
+        self._is_txn_index_checked = False
         self.offset_index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset, config.segment_index_bytes)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset, config.segment_index_bytes)
         self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX), base_offset)
@@ -60,7 +63,7 @@ class Segment:
     def create(cls, disk: Disk, directory: str, base_offset: int, config: LogConfig) -> Segment:
         """A new segment to write to."""
         made = cls(disk, directory, base_offset, config, size=0)
-        made._file = disk.open(made.path(LOG_SUFFIX), create=True)
+        made._file = disk.open(made.log_path, create=True)
         made.is_sealed = False
         made._indexes_loaded = True
         made._largest = TimestampOffset(-1, base_offset)
@@ -72,11 +75,11 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path(LOG_SUFFIX))
+            self._file = self._disk.open(self.log_path)
         return self._file
 
     def section(self, start: int = 0, limit: int | None = None) -> Section:
-        return Section(self.path(LOG_SUFFIX), self.file, start, self.size if limit is None else limit)
+        return Section(self.log_path, self.file, start, self.size if limit is None else limit)
 
     def batches(self, start: int = 0) -> Iterator[BatchAt]:
         section = self.section(start)
@@ -191,7 +194,9 @@ class Segment:
 
     def _check_last_entries(self) -> None:
         """BadFile unless the batches that the last entries are about are there."""
-        if self.offset_index.count and not self._is_batch(self.offset_index.last_position, self.offset_index.last_offset):
+        if self.offset_index.count and not self._is_batch(
+            self.offset_index.last_position, self.offset_index.last_offset
+        ):
             raise BadFile(f"{self.offset_index.path}: the last entry points at no batch")
         if self.time_index.count and not self._has_timestamp(self.time_index.last):
             raise BadFile(f"{self.time_index.path}: the last entry is about no batch")
@@ -221,6 +226,13 @@ class Segment:
         entry = self.offset_index.lookup(offset)
         return entry.position if self._is_batch(entry.position, offset) else 0
 
+    def aborted(self, from_offset: int, to_offset: int) -> tuple[list[AbortedTxn], bool]:
+        """As `TransactionIndex.collect`; BadFile if the index cannot be right."""
+        if not self._is_txn_index_checked:
+            self.txn_index.sanity_check()
+            self._is_txn_index_checked = True
+        return self.txn_index.collect(from_offset, to_offset)
+
     def rebuild_indexes(self) -> None:
         """Both indexes from the batches, up to the first that is bad."""
         self._reset_indexes()
@@ -229,7 +241,12 @@ class Segment:
         self._since_index_bytes = 0
         try:
             for batch in self.batches():
-                if not self.base_offset <= batch.base_offset <= batch.last_offset <= self.base_offset + RELATIVE_OFFSET_MAX:
+                if (
+                    not self.base_offset
+                    <= batch.base_offset
+                    <= batch.last_offset
+                    <= self.base_offset + RELATIVE_OFFSET_MAX
+                ):
                     break
                 self.note(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         except CorruptLog:
@@ -323,3 +340,4 @@ class Segment:
             self._file.close()
         self._file = None
         self._indexes_loaded = False
+        self._is_txn_index_checked = False

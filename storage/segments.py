@@ -47,6 +47,14 @@ class Segments:
         """The segment that holds the offset and those after it."""
         return self._all[max(0, bisect_right(self._bases, offset) - 1) :]
 
+    def holding_and_following(self, offset: int) -> tuple[Segment, Segment | None]:
+        """The segment in which the offset is or would be, and the next one that is not empty."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        following = number + 1
+        while following < len(self._all) and not self._all[following].size:
+            following += 1
+        return self._all[number], self._all[following] if following < len(self._all) else None
+
     def next_base(self, segment: Segment) -> int | None:
         """Where the next segment begins; None for the active one."""
         number = bisect_right(self._bases, segment.base_offset)

@@ -27,6 +27,8 @@ from minikafka.storage.small_files import read_small, write_unsynced
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 _FILE_BYTES_MAX: Final = 64 << 20
 """A snapshot takes 46 bytes a producer: room for more than a million of them."""
+_LINES_MIN: Final = 2
+"""Version and number of entries."""
 
 
 class StateFiles:
@@ -42,9 +44,10 @@ class StateFiles:
 
     def read_epochs(self) -> LeaderEpochs | None:
         """None if there is no file or it is bad."""
-        data = read_small(self._disk, join(self._directory, EPOCHS_FILE), _FILE_BYTES_MAX)
         try:
-            return None if data is None else LeaderEpochs(parse_epochs(data))
+            data = read_small(self._disk, join(self._directory, EPOCHS_FILE), _FILE_BYTES_MAX)
+            # The format lets a file end before its number of entries; what a crash leaves behind may look the same.
+            return None if data is None or data.count(b"\n") < _LINES_MIN else LeaderEpochs(parse_epochs(data))
         except BadFile:
             return None
 

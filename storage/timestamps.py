@@ -3,16 +3,22 @@
 A plan has a segment that holds the answer and a hint out of its time index.  The hint is only
 believed if the batch it names is there and has that timestamp; otherwise the segment is walked from
 its start.
+
+Headers are the producers' claims.  Where the records of a batch do not bear its header out, the records
+count; where they cannot be read at all, the header has to do.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.reader import iter_records
+from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.index import TimestampOffset
 from minikafka.storage.scanning import BatchAt, Read, Section, read_batch, scan, waiting
-from minikafka.storage.errors import CorruptLog
+from minikafka.storage.segment import Segment
+from minikafka.storage.segments import Segments
 
 
 class FoundRecord(NamedTuple):
@@ -21,59 +27,123 @@ class FoundRecord(NamedTuple):
     leader_epoch: int
 
 
+class _Place(NamedTuple):
+    """Where to look in one segment."""
+
+    section: Section
+    """From about where the hint is."""
+    hint: TimestampOffset
+    from_offset: int
+    """Records before it do not count."""
+
+
 class TimestampPlan(NamedTuple):
     """The first record at or after a time; of several plans, the first that finds one has the answer."""
 
     timestamp: int
-    from_offset: int
-    section: Section
-    hint: TimestampOffset
+    place: _Place
 
     def run(self) -> FoundRecord | None:
-        read = waiting(self.section.file)
-        for batch in scan(_believed(self.section, self.hint, read), read):
-            if batch.max_timestamp >= self.timestamp and batch.last_offset >= self.from_offset:
-                found = self._search(batch, read)
-                if found is not None:
-                    return found
-        return None
+        try:
+            return self._search()
+        except OSError as error:
+            raise _failure(self.place, error) from error
 
-    def _search(self, batch: BatchAt, read: Read) -> FoundRecord | None:
-        for record in iter_records(read_batch(self.section, batch, read)):
-            if record.timestamp_ms >= self.timestamp and record.offset >= self.from_offset:
-                return FoundRecord(record.timestamp_ms, record.offset, batch.leader_epoch)
+    def _search(self) -> FoundRecord | None:
+        place, read = self.place, waiting(self.place.section.file)
+        section = _believed(place, read) or place.section._replace(start=0)
+        for batch in scan(section, read):
+            if batch.max_timestamp >= self.timestamp and batch.last_offset >= place.from_offset:
+                for record in _records(place, batch, read):
+                    if record.timestamp >= self.timestamp:
+                        return record
         return None
 
 
 class LargestTimestampPlan(NamedTuple):
-    """The first record with the largest timestamp of a segment."""
+    """The first record with the largest timestamp of a log."""
 
-    section: Section
-    hint: TimestampOffset
+    places: tuple[_Place, ...]
 
     def run(self) -> FoundRecord | None:
-        read = waiting(self.section.file)
-        largest: BatchAt | None = None
-        for batch in scan(_believed(self.section, self.hint, read), read):
-            if largest is None or batch.max_timestamp > largest.max_timestamp:
-                largest = batch
-        if largest is None:
-            return None
-        for record in iter_records(read_batch(self.section, largest, read)):
-            if record.timestamp_ms == largest.max_timestamp:
-                return FoundRecord(record.timestamp_ms, record.offset, largest.leader_epoch)
+        best: FoundRecord | None = None
+        for place in self.places:
+            try:
+                found = _largest_of(place)
+            except OSError as error:
+                raise _failure(place, error) from error
+            if best is None or (found is not None and found.timestamp > best.timestamp):
+                best = found
+        return best
+
+
+def plan_timestamp(segments: Segments, log_start_offset: int, timestamp: int) -> list[TimestampPlan]:
+    """Where to look for the first record at or after a time, in this order."""
+    return [
+        TimestampPlan(timestamp, _place(segment, segment.time_index.lookup(timestamp), log_start_offset))
+        for segment in segments.from_offset(log_start_offset)
+        if segment.largest.timestamp >= timestamp
+    ]
+
+
+def plan_largest_timestamp(segments: Segments, log_start_offset: int) -> LargestTimestampPlan | None:
+    """Where to look for the record with the largest timestamp; None in a log without any."""
+    first, *later = segments.from_offset(log_start_offset)
+    # What is left of the first segment may not have its largest timestamp any more.
+    candidates = [first, max(later, key=_largest_timestamp)] if later else [first]
+    found = [segment for segment in candidates if segment.largest.timestamp >= 0]
+    if not found:
         return None
+    return LargestTimestampPlan(tuple(_place(segment, segment.largest, log_start_offset) for segment in found))
 
 
-def _believed(section: Section, hint: TimestampOffset, read: Read) -> Section:
-    """The section from the hinted batch on, or all of its segment if the hint is wrong."""
-    if section.start == 0:
-        return section
+def _largest_timestamp(segment: Segment) -> int:
+    return segment.largest.timestamp
+
+
+def _place(segment: Segment, hint: TimestampOffset, from_offset: int) -> _Place:
+    position = segment.offset_index.lookup(hint.offset).position
+    return _Place(segment.section(min(position, segment.size)), hint, from_offset)
+
+
+def _believed(place: _Place, read: Read) -> Section | None:
+    """The section from the hinted batch on, None if the hint is wrong."""
     try:
-        for batch in scan(section, read):
-            if batch.last_offset >= hint.offset:
-                is_right = batch.last_offset == hint.offset and batch.max_timestamp == hint.timestamp
-                return section._replace(start=batch.position if is_right else 0)
+        for batch in scan(place.section, read):
+            if batch.last_offset >= place.hint.offset:
+                is_right = batch.base_offset <= place.hint.offset and batch.max_timestamp == place.hint.timestamp
+                return place.section._replace(start=batch.position) if is_right else None
     except CorruptLog:
         pass
-    return section._replace(start=0)
+    return None
+
+
+def _largest_of(place: _Place, is_hinted: bool = True) -> FoundRecord | None:
+    """The first record with the largest timestamp, from the hinted batch alone if that can be."""
+    read = waiting(place.section.file)
+    best: FoundRecord | None = None
+    section = _believed(place, read) if is_hinted else place.section._replace(start=0)
+    for batch in scan(section, read) if section is not None else ():
+        if batch.last_offset >= place.from_offset and (best is None or batch.max_timestamp > best.timestamp):
+            for record in _records(place, batch, read):
+                if best is None or record.timestamp > best.timestamp:
+                    best = record
+        if is_hinted:
+            break
+    if is_hinted and (best is None or best.timestamp != place.hint.timestamp):
+        return _largest_of(place, is_hinted=False)
+    return best
+
+
+def _records(place: _Place, batch: BatchAt, read: Read) -> list[FoundRecord]:
+    """The records of a batch that count, for want of them what the header says."""
+    view = read_batch(place.section, batch, read)
+    try:
+        found = [FoundRecord(each.timestamp_ms, each.offset, batch.leader_epoch) for each in iter_records(view)]
+    except CorruptRecord:
+        found = [FoundRecord(batch.max_timestamp, batch.base_offset, batch.leader_epoch)]
+    return [record for record in found if record.offset >= place.from_offset]
+
+
+def _failure(place: _Place, error: OSError) -> StorageError:
+    return StorageError(f"{place.section.path}: cannot be read: {error}")

@@ -3,6 +3,11 @@
 Segments that go are renamed first and stay readable; `Log.retired` holds them until somebody unlinks
 them, after `file.delete.delay.ms`.  A sealed segment is never shortened in place, since a reader may have
 it mapped: the part that stays is written to a new file, which then takes the place of the old one.
+
+What is cut off at the end is gone from the disk before the call returns.  Otherwise it could come back after
+a power cut, behind or between batches that another leader has written since, and nothing would show it.
+Whoever keeps recovery points on disk lowers the log's to the offset before it is cut: else a crash in the
+middle of it looks like the loss of something that was safe.
 """
 
 from __future__ import annotations
@@ -10,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from minikafka.storage.disk import Disk
-from minikafka.storage.formats import LOG_SUFFIX, TMP_SUFFIX
+from minikafka.storage.errors import CorruptLog
+from minikafka.storage.formats import TMP_SUFFIX, BadFile
 from minikafka.storage.log import Log
-from minikafka.storage.replay import rebuild_producers
+from minikafka.storage.replay import rebuild_producers, restore_txn_index
 from minikafka.storage.segment import Segment
 
 _COPY_BYTES = 1 << 20
@@ -25,16 +31,28 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     if offset < log.segments.first.base_offset:
         truncate_fully(log, offset)
         return True
+    log.check_usable()
     try:
         log.generation += 1
         last = log.segments.holding(offset)
-        retire(log, [segment for segment in log.segments if segment.base_offset > last.base_offset])
-        end = _truncate_segment(log, last, offset)
+        position, end = _cut_at(log, last, offset)
+        log.recovery_point = min(log.recovery_point, end)
+        # The last first, so that no hole is left if it ends in the middle.
+        retire(log, reversed([segment for segment in log.segments if segment.base_offset > last.base_offset]))
+        log.state_files.delete_snapshots(above=end)
+        log.disk.fsync_dir(log.directory)
+        _truncate_segment(log, last, position, end)
         log.log_end_offset = end
         log.log_start_offset = min(log.log_start_offset, end)
-        log.recovery_point = min(log.recovery_point, end)
-        log.epochs_changed |= log.epochs.truncate_from_end(end)
-        _rebuild_producers(log, now_ms)
+        log.epochs.truncate_from_end(end)
+        log.producers = rebuild_producers(
+            log.segments,
+            log.state_files,
+            log.config,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=end,
+            now_ms=now_ms,
+        )
         log.update_high_watermark(min(log.high_watermark, end))
     except OSError as error:
         raise log.failure("truncate", error) from error
@@ -43,21 +61,22 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
 
 def truncate_fully(log: Log, offset: int) -> None:
     """Throw everything away and go on at an offset, as a follower does that fell behind its leader's start."""
+    log.check_usable()
     try:
         log.generation += 1
+        log.recovery_point = min(log.recovery_point, offset)
         old = list(log.segments)
-        for segment in old:
+        for segment in reversed(old):
             segment.rename_deleted()
+        log.state_files.delete_snapshots(above=-1)
+        log.disk.fsync_dir(log.directory)
         fresh = Segment.create(log.disk, log.directory, offset, log.config)
         log.segments.replace(old, [fresh])
         log.retired += old
         log.has_new_names = True
         log.log_start_offset = log.log_end_offset = offset
-        log.recovery_point = min(log.recovery_point, offset)
         log.epochs.clear()
-        log.epochs_changed = True
         log.producers.truncate_fully(offset)
-        log.state_files.delete_snapshots(above=-1)
         log.update_high_watermark(offset)
     except OSError as error:
         raise log.failure("truncate", error) from error
@@ -67,8 +86,9 @@ def advance_log_start(log: Log, offset: int) -> list[Segment]:
     """Records below the offset are gone for readers; segments that hold no others are retired and returned."""
     if offset <= log.log_start_offset:
         return []
+    log.check_usable()
     log.log_start_offset = min(offset, log.log_end_offset)
-    log.epochs_changed |= log.epochs.truncate_from_start(log.log_start_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
     log.producers.on_log_start_offset(log.log_start_offset)
     log.update_high_watermark(max(log.high_watermark, log.log_start_offset))
     return retire_below_log_start(log)
@@ -103,24 +123,30 @@ def retire(log: Log, segments: Iterable[Segment]) -> None:
         log.has_new_names = True
 
 
-def _truncate_segment(log: Log, segment: Segment, offset: int) -> int:
-    """Cut a segment and make it the active one; returns the new log end offset."""
-    position, end = segment.size, min(offset, log.log_end_offset)
+def _cut_at(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
+    """Where the batch with the offset begins, and the log end offset without it."""
     segment.load_indexes()
-    start = segment.offset_index.lookup(offset - 1).position
-    for batch in segment.batches(start):
+    for batch in segment.batches(segment.position_before(offset)):
         if batch.last_offset >= offset:
-            position, end = batch.position, min(offset, batch.base_offset)
-            break
+            return batch.position, min(offset, batch.base_offset)
+    return segment.size, min(offset, log.log_end_offset)
+
+
+def _truncate_segment(log: Log, segment: Segment, position: int, end: int) -> None:
+    """Cut a segment and make it the active one."""
     if segment.is_sealed and position < segment.size:
         segment = _shortened_copy(log, segment, position)
     segment.truncate(position, end)
-    return end
+    try:
+        segment.txn_index.sanity_check()
+        segment.txn_index.truncate_to(end)
+    except BadFile:
+        restore_txn_index(log.segments, segment, log.state_files, log.config)
 
 
 def _shortened_copy(log: Log, segment: Segment, size: int) -> Segment:
     """A new segment with the first `size` bytes of a sealed one, in its place."""
-    path = segment.path(LOG_SUFFIX)
+    path = segment.log_path
     _copy_prefix(log.disk, segment, path + TMP_SUFFIX, size)
     log.disk.rename(path + TMP_SUFFIX, path)
     log.disk.fsync_dir(log.directory)
@@ -136,19 +162,11 @@ def _copy_prefix(disk: Disk, segment: Segment, path: str, size: int) -> None:
     try:
         copy.truncate(0)
         for position in range(0, size, _COPY_BYTES):
-            copy.append((segment.file.read(position, min(_COPY_BYTES, size - position)),))
+            wanted = min(_COPY_BYTES, size - position)
+            data = segment.file.read(position, wanted)
+            if len(data) < wanted:
+                raise CorruptLog(segment.log_path, position + len(data), f"ends before its size of {segment.size}")
+            copy.append((data,))
         copy.sync()
     finally:
         copy.close()
-
-
-def _rebuild_producers(log: Log, now_ms: int) -> None:
-    log.state_files.delete_snapshots(above=log.log_end_offset)
-    log.producers = rebuild_producers(
-        log.segments,
-        log.state_files,
-        log.config,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        now_ms=now_ms,
-    )

@@ -10,7 +10,7 @@ at the end that are the beginning of a batch, or zeros. They are what an append 
 never was; a broker cuts them off when it starts. A whole batch with a wrong CRC is an error even there. Indexes are
 read before their log, so that all they speak of is there; what they lack at the end may have come since.
 
-Files marked `.deleted`, `.cleaned` or `.swap` are left out.
+Files marked `.deleted`, `.cleaned` or `.swap` are left out where there are others.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from minikafka.storage.disk import Disk, join, parent
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.finding import (
     OFFSET_CHECKPOINTS,
-    SMALL_BYTES_MAX,
     FoundFile,
     FoundPartition,
     OpenSegment,
+    read_found,
 )
 from minikafka.storage.formats import (
     CLEAN_SHUTDOWN_FILE,
@@ -57,7 +57,6 @@ from minikafka.storage.formats import (
     parse_time_index,
 )
 from minikafka.storage.scanning import read_batches
-from minikafka.storage.small_files import read_small
 from minikafka.storage.verify_indexes import Batches, check_aborted_txns, check_offset_index, check_time_index
 
 _T = TypeVar("_T")
@@ -93,21 +92,22 @@ class _Partition:
 
 def verify_file(disk: Disk, file: FoundFile) -> None:
     """Raise CorruptLog unless one of the files of a log directory can be read."""
-    _parsed(disk, file.path, _PARSERS[file.kind])
+    _parsed(disk, file, _PARSERS[file.kind])
 
 
 def verify_partition(disk: Disk, found: FoundPartition, *, records: bool = False) -> Summary:
     """Raise CorruptLog at the first byte that is bad; `records` has every record decoded as well."""
     segments: dict[int, dict[str, FoundFile]] = {}
     epochs: list[tuple[int, int]] = []
-    for file in found.files:
+    # Of marked files only those that were asked for by name.
+    mark = min((file.mark for file in found.files), default="")
+    for file in [file for file in found.files if file.mark == mark]:
         if file.content in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
-            if not file.mark or file.mark == found.files[0].mark:
-                segments.setdefault(file.base_offset, {})[file.content] = file
+            segments.setdefault(file.base_offset, {})[file.content] = file
         elif file.kind == LEADER_EPOCH_CHECKPOINT:
-            epochs = _parsed(disk, file.path, _growing_epochs) or []
+            epochs = _parsed(disk, file, _growing_epochs) or []
         elif file.content == SNAPSHOT_SUFFIX:
-            _parsed(disk, file.path, parse_snapshot)
+            _parsed(disk, file, parse_snapshot)
         else:
             verify_file(disk, file)
     state = _Partition(epochs)
@@ -141,16 +141,16 @@ _PARSERS: Final[dict[str, Callable[[bytes], object]]] = {
 }
 
 
-def _parsed(disk: Disk, path: str, parse: Callable[[bytes], _T]) -> _T | None:
+def _parsed(disk: Disk, file: FoundFile, parse: Callable[[bytes], _T]) -> _T | None:
     """What a small file says, None if it is gone by now."""
     for attempt in (1, 2):
         try:
-            data = read_small(disk, path, SMALL_BYTES_MAX)
+            data = read_found(disk, file)
             return None if data is None else parse(data)
         except BadFile as error:
             # Apache Kafka writes some of them in place: it may have been at it just then.
             if attempt == 2:
-                raise CorruptLog(path, error.position, error.reason) from error
+                raise CorruptLog(file.path, error.position, error.reason) from error
     return None
 
 
@@ -180,7 +180,7 @@ def _verify_segment(disk: Disk, files: dict[str, FoundFile], state: _Partition, 
 
 
 def _index(disk: Disk, file: FoundFile | None, parse: Callable[[bytes], _T]) -> _T | None:
-    return None if file is None else _parsed(disk, file.path, parse)
+    return None if file is None else _parsed(disk, file, parse)
 
 
 def _walk(segment: OpenSegment, file: FoundFile, state: _Partition, records: bool) -> Batches:

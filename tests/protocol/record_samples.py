@@ -1,7 +1,7 @@
 """Records to try things on, and a second opinion on what bytes mean: slow, plain, and sharing no code with ours."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from unittest.mock import patch
@@ -136,9 +136,21 @@ def _bytes(payload: bytes, pos: int) -> tuple[bytes | None, int]:
     return payload[pos : pos + size], pos + size
 
 
+# The ways in which `columns` may read, with settings that make it read everything in that way.
+WAYS: dict[str, dict[str, object]] = {
+    "as usual": {},
+    "runs": {"columns._RUN_ROWS_MIN": 1, "parts._SHORT_RUNS_MAX": 10**9},
+    "scattered": {"columns._RUN_ROWS_MIN": 10**9, "parts._SCATTERED_ROWS_MIN": 1},
+    "one by one": {"columns._RUN_ROWS_MIN": 10**9, "parts._SCATTERED_ROWS_MIN": 10**9},
+    "without numpy": {"columns._numpy": lambda: None},
+}
+
+
 @contextmanager
-def without_numpy() -> Iterator[None]:
-    with patch.object(columns, "_numpy", lambda: None):
+def reading(way: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, value in WAYS[way].items():
+            stack.enter_context(patch(f"minikafka.protocol.records.{name}", value))
         yield
 
 

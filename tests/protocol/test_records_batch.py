@@ -179,8 +179,9 @@ def test_shorter_than_its_header(length: int) -> None:
     buf = bytearray(GOLDEN)
     buf[8:12] = struct.pack(">i", length)
     for read in (read_batches, read_whole_batches):
-        with pytest.raises(CorruptRecord, match="header"):
-            read(buf)
+        for size in (17, 40, len(buf)):
+            with pytest.raises(CorruptRecord, match="header"):
+                read(buf[:size])
 
 
 def test_a_bad_batch_after_a_good_one() -> None:

@@ -131,6 +131,16 @@ def test_size(records: list[Any], size_max: int) -> None:
     assert [record[1:] for record in iter_records(BatchView(batch))] == taken
 
 
+def test_exactly_full() -> None:
+    records: list[Any] = [(NOW_MS, b"key", b"value", ())] * 3
+    size = len(build(records))
+    for size_max, count in ((size, 3), (size - 1, 2)):
+        builder = BatchBuilder(size_max)
+        assert [builder.append(*record) for record in records] == [True, True, count == 3]
+        many = BatchBuilder(size_max)
+        assert many.append_many(NOW_MS, [b"value"] * 3, [b"key"] * 3) == count
+
+
 def one_by_one(timestamp_ms: int, values: list[Any], keys: list[Any] | None, builder: BatchBuilder) -> int:
     for done, value in enumerate(values):
         if not builder.append(timestamp_ms, None if keys is None else keys[done], value):

@@ -22,12 +22,13 @@ from minikafka.protocol.records.walk import Base
 from tests.protocol.record_samples import (
     NOW_MS,
     SHAPES,
+    WAYS,
     Shape,
     all_of,
     batch_of_shape,
     build,
+    reading,
     second_opinion,
-    without_numpy,
 )
 
 BASE = Base(1000, NOW_MS)
@@ -48,9 +49,9 @@ def verdict(payload: bytes, count: int) -> list[Record] | None:
     except CorruptRecord:
         read = None
     assert read == second_opinion(payload, count, BASE)
-    assert read == columns(payload, count)
-    with without_numpy():
-        assert read == columns(payload, count)
+    for way in WAYS:
+        with reading(way):
+            assert read == columns(payload, count), way
     return read
 
 
@@ -95,10 +96,10 @@ def test_bytes_left(rows: int) -> None:
 
 
 @pytest.mark.parametrize("byte", EDGES)
-@pytest.mark.parametrize("rows", [2, 12, 60])
+@pytest.mark.parametrize("rows", [2, 20])
 def test_every_byte_replaced(byte: int, rows: int) -> None:
     payload = bytearray(payload_of(Shape(rows, 3, 70, 1, 1, ())))
-    for at in range(len(payload) - 2 * 90, len(payload)):
+    for at in range(len(payload) - 90, len(payload)):
         before, payload[at] = payload[at], byte
         verdict(bytes(payload), rows)
         payload[at] = before
@@ -138,6 +139,7 @@ BODIES = {
     "header without a key": "000000 01 01 02 01 01",
     "header value of size -2": "000000 01 01 02 00 03",
     "header value past the end": "000000 01 01 02 00 10",
+    "header without a key, twice": "000000 01 01 04 01 02 61 01",
     "one header missing": "000000 01 01 04 00 01",
     "bytes after the headers": "000000 01 01 00 00",
     "offset delta of 33 bits": "0000 ffffffff1f 01 01 00",
@@ -170,6 +172,35 @@ def test_impossible_lengths(length: str, rows: int) -> None:
     assert verdict(good * (rows - 1) + bytes.fromhex(length) + GOOD, rows) is None
 
 
+@pytest.mark.parametrize("size", [0, 20, 100, 9000])
+@pytest.mark.parametrize("rows", [1, 12, 60])
+def test_negative_lengths_of_the_right_size(size: int, rows: int) -> None:
+    """A length of -n - 1 has the same bits as one of n, but for the last."""
+    record = bytearray(payload_of(Shape(1, size, size, 1, 1, ())))
+    assert verdict(bytes(record) * rows, rows) is not None
+    # The record's length and, where it has one byte, the key's.
+    for at in [0, 4] if 0 < size < 64 else [0]:
+        bad = bytearray(record)
+        bad[at] |= 1
+        assert verdict(bytes(record) * (rows - 1) + bytes(bad), rows) is None
+
+
+@pytest.mark.parametrize("rows", [1, 12, 60])
+def test_deltas_of_other_lengths(rows: int) -> None:
+    """Records whose deciding bytes are those of a run, while the deltas before them take more or fewer bytes."""
+    tail = bytes.fromhex("01 08 76767676 00")
+    two_and_one, one_and_two = bytes.fromhex("8001 00"), bytes.fromhex("02 8001")
+    records = [bytes.fromhex("16 00") + deltas + tail for deltas in (two_and_one, one_and_two)]
+    for first, other in (records, records[::-1]):
+        assert verdict(first * rows + other, rows + 1) is not None
+        assert verdict(first * rows + other + first * rows, 2 * rows + 1) is not None
+    for deltas in ("02 02 00", "808001", "00 00 80", "8080 00", "ff ff ff"):
+        for first in records:
+            bad = bytes.fromhex("16 00") + bytes.fromhex(deltas) + tail
+            verdict(first * rows + bad, rows + 1)
+            verdict(first * rows + bad + first * rows, 2 * rows + 1)
+
+
 @pytest.mark.parametrize("count", [-1, -(2**31), 2**31 - 1])
 def test_impossible_counts_cost_nothing(count: int) -> None:
     batch = with_payload(payload_of(SMALL), count)
@@ -181,6 +212,11 @@ def test_impossible_counts_cost_nothing(count: int) -> None:
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
+
+
+def test_negative_counts() -> None:
+    for count in (-1, -(2**31)):
+        assert verdict(b"", count) is None
 
 
 def test_a_count_that_the_bytes_just_allow() -> None:

@@ -17,7 +17,7 @@ from minikafka.protocol.records import (
     read_whole_batches,
 )
 from minikafka.protocol.records.reader import base_of
-from tests.protocol.record_samples import DATA, NOW_MS, from_columns, second_opinion, without_numpy
+from tests.protocol.record_samples import DATA, NOW_MS, WAYS, from_columns, reading, second_opinion
 
 SEGMENTS = sorted(DATA.glob("*.bin"))
 
@@ -37,9 +37,9 @@ def test_read(path: object) -> None:
         records = [*iter_records(batch)]
         assert len(records) == batch.record_count
         assert records == second_opinion(batch.payload(), batch.record_count, base_of(batch))
-        assert records == from_columns(batch)
-        with without_numpy():
-            assert records == from_columns(batch)
+        for way in WAYS:
+            with reading(way):
+                assert records == from_columns(batch)
     assert read_whole_batches(segment[:-1])[1] < len(segment)
 
 

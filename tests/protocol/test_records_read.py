@@ -14,13 +14,14 @@ from tests.protocol.record_samples import (
     NOW_MS,
     RECORDS,
     SHAPES,
+    WAYS,
     RecordTuple,
     Shape,
     batch_of_shape,
     build,
     from_columns,
+    reading,
     second_opinion,
-    without_numpy,
 )
 
 ROWS = [0, 1, 7, 8, 9, 23, 24, 63, 64, 65, 200]
@@ -32,9 +33,9 @@ def check(batch: BatchView, expected: list[Record] | None = None) -> None:
     assert opinion is not None
     assert expected is None or opinion == expected
     assert [*iter_records(batch)] == opinion
-    assert from_columns(batch) == opinion
-    with without_numpy():
-        assert from_columns(batch) == opinion
+    for way in WAYS:
+        with reading(way):
+            assert from_columns(batch) == opinion, way
 
 
 @given(RECORDS)
@@ -86,6 +87,13 @@ def test_timestamps_wrap_around(first: int, other: int, rows: int) -> None:
     records: list[RecordTuple] = [(first, None, b"v", ())]
     records += [(other, None, b"v" * (row % 2), ()) for row in range(rows)]
     check(BatchView(build(records)), [Record(offset, *record) for offset, record in enumerate(records)])
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_timestamps_that_wrap_around_by_little(rows: int) -> None:
+    for first, other in ((2**63 - 1, -(2**63) + 3), (-(2**63), 2**63 - 1)):
+        records: list[RecordTuple] = [(first, None, None, ()), *[(other, None, b"v", ())] * rows]
+        check(BatchView(build(records)), [Record(offset, *record) for offset, record in enumerate(records)])
 
 
 @pytest.mark.parametrize("rows", [1, 40, 100])
@@ -154,7 +162,7 @@ def test_arrays() -> None:
     batch = BatchView(batch_of_shape(Shape(20, 5, 6, 0, 1, (3,))))
     names = ("offsets", "timestamps_ms", "key_positions", "key_sizes", "value_positions", "value_sizes")
     found = read_columns(batch)
-    with without_numpy():
+    with reading("without numpy"):
         plain = read_columns(batch)
         assert all(isinstance(getattr(plain, name), array) for name in names)
     for name in names:

@@ -7,7 +7,7 @@ from minikafka.protocol.messages.coordinator_records import GroupMetadataKey, Of
 from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.protocol.messages.produce import PartitionProduceData
 from minikafka.protocol.messages.sasl import SaslAuthenticateRequest, ScramCredentialUpsertion
-from minikafka.protocol.schema import Bytes, Int32, String, Struct, field
+from minikafka.protocol.schema import Bytes, Int32, String, Struct, StructMeta, field
 
 
 class Inner(Struct):
@@ -45,7 +45,7 @@ def test_decoded_defaults_are_fresh() -> None:
 def test_a_type_in_quotes_is_refused_at_once() -> None:
     # Annotations that are text would give a message without fields on Python 3.14.
     with pytest.raises(TypeError, match="number"):
-        type(Struct)("Quoted", (Struct,), {"__annotations__": {"number": "Int32"}})
+        StructMeta("Quoted", (Struct,), {"__annotations__": {"number": "Int32"}})
 
 
 def test_equality_is_by_class_and_value() -> None:

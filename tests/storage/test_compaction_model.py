@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from minikafka.protocol.compression import Compression
 from minikafka.protocol.records.control import ControlType
 from minikafka.protocol.records.walk import Record
-from minikafka.storage.formats import SNAPSHOT_SUFFIX
+from minikafka.storage.formats import SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX
 from minikafka.storage.log import Log
 from tests.sim.memory_disk import MemoryDisk, PowerCut
 from tests.storage.compacting import (
@@ -96,15 +97,25 @@ class World:
         if self.rng.random() < 0.8:
             self.log.update_high_watermark(self.log.log_end_offset)
 
-    def compact(self) -> None:
-        keys_max = self.rng.choice((1, 4, 1000))
+    def compact(self, keys_max: int | None = None) -> None:
+        keys_max = keys_max or self.rng.choice((1, 4, 1000))
         self.first_dirty_offset = compact(self.log, self.first_dirty_offset, self.now_ms, keys_max)
+
+    def settle(self) -> None:
+        """End all transactions, and have everything replicated and on disk."""
+        while self.uncommitted:
+            self.end()
+        self.log.update_high_watermark(self.log.log_end_offset)
+        flush(self.log)
 
     def check(self, log: Log) -> None:
         """Also of a log that was opened anew, with the same high watermark."""
         log.update_high_watermark(self.log.high_watermark)
         assert log.log_end_offset == self.log.log_end_offset
         assert log.last_stable_offset == self.log.last_stable_offset
+        for segment in log.segments:
+            end = log.segments.next_base(segment) or log.log_end_offset
+            assert all(segment.base_offset <= batch.base_offset <= batch.last_offset < end for batch in segment.batches())
         found = {record.offset: record for record in all_records(log)}
         assert all(self.written[offset] == record for offset, record in found.items())
         bound = log.last_stable_offset
@@ -116,8 +127,10 @@ class World:
             assert read_committed(log, start) == expected
         assert latest(read_committed(log, 0)) == latest(committed)
 
-    def reopened(self, disk: MemoryDisk, *, is_clean: bool = False) -> Log:
-        return open_log(disk, DIRECTORY, CONFIG, is_clean=is_clean, recovery_point=self.log.recovery_point)
+    def reopened(self, disk: MemoryDisk, recovery_point: int | None = None) -> Log:
+        if recovery_point is None:
+            recovery_point = self.log.recovery_point
+        return open_log(disk, DIRECTORY, self.log.config, recovery_point=recovery_point)
 
 
 def producers_of(log: Log) -> list[tuple[int, int, int, int, int]]:
@@ -141,46 +154,59 @@ def test_readers_see_the_newest_committed_records(seed: int, steps: int) -> None
     dirty = {offset for offset in world.written if offset >= world.first_dirty_offset} - world.aborted
     assert dirty <= found
 
-    # The batches alone tell as much of the producers as the snapshots do.
+    # The batches alone tell as much of the producers as the snapshots do, and of the transactions as their indexes.
     known = producers_of(world.log)
     flush(world.log)
     disk.process_died()
     for name in disk.list(DIRECTORY):
-        if name.endswith(SNAPSHOT_SUFFIX):
+        if name.endswith((SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX)):
             disk.unlink(f"{DIRECTORY}/{name}")
-    log = world.reopened(disk)
+    log = world.reopened(disk, recovery_point=0)
     assert producers_of(log) == known
     world.check(log)
 
 
-@pytest.mark.parametrize("seed", range(4))
+MERGING = CONFIG._replace(segment_bytes=2100)
+"""Three segments of the log are one after compaction."""
+
+
+def written(seed: int) -> tuple[MemoryDisk, World]:
+    """Seven segments and more, all on disk."""
+    disk = MemoryDisk()
+    world = World(disk, Random(seed))
+    while len(world.log.segments) < 7:
+        world.step()
+    world.settle()
+    disk.settle()
+    return disk, world
+
+
+def compact_twice(world: World) -> None:
+    world.log.reconfigure(MERGING)
+    world.compact(1000)
+    world.now_ms += 2000
+    world.log.roll()
+    world.compact(1000)
+
+
+def cuts(seed: int) -> Iterator[tuple[int, MemoryDisk, World]]:
+    """The disk and the log for a power cut at every operation of two compactions that changes the disk."""
+    disk, world = written(seed)
+    start = disk.op_count
+    compact_twice(world)
+    for number, op in enumerate(disk.ops[start:], 1):
+        if op.kind in ("append", "rename", "unlink", "fsync_dir", "sync", "truncate", "flush"):
+            cut_disk, cut_world = written(seed)
+            cut_disk.cut_power(number)
+            with pytest.raises(PowerCut):
+                compact_twice(cut_world)
+            cut_disk.heal()
+            yield number, cut_disk, cut_world
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_power_cut_anywhere_in_a_compaction(seed: int) -> None:
     """Whatever survives, no reader misses a record or gets one that is not there."""
-
-    def prepared() -> tuple[MemoryDisk, World]:
-        disk = MemoryDisk()
-        world = World(disk, Random(seed))
-        while len(world.log.segments) < 9:
-            world.step()
-        for producer_id in PRODUCERS:
-            if producer_id in world.uncommitted:
-                world.end()
-        world.log.update_high_watermark(world.log.log_end_offset)
-        flush(world.log)
-        disk.settle()
-        return disk, world
-
-    disk, world = prepared()
-    before = disk.op_count
-    world.compact()
-    count = disk.op_count - before
-    writes = {"append", "rename", "unlink", "fsync_dir", "sync", "truncate", "flush"}
-    moments = [number for number in range(1, count + 1) if disk.ops[before + number - 1].kind in writes]
-    for moment in moments:
-        disk, world = prepared()
-        disk.cut_power(moment)
-        with pytest.raises(PowerCut):
-            world.compact()
-        disk.heal()
-        for image in disk.power_cut_images(Random(moment), 4):
+    for number, disk, world in cuts(seed):
+        for image in disk.power_cut_images(Random(number), 6):
             world.check(world.reopened(image))

@@ -189,7 +189,7 @@ def test_segments_that_left_a_log_are_unlinked_later() -> None:
     before = read(log, 0, 100)
     plan = log.plan_read(0, 100, 30)
     retired = advance_log_start(log, 20)
-    assert len(retired) > 1
+    assert retired
     assert discard(log_dir, NOW_MS) == 0 and not log.retired
     assert discard(log_dir, NOW_MS + DELAY_MS - 1) == 0
     assert plan.run() == before

@@ -1,0 +1,1 @@
+"""The broker, by its parts and over real sockets."""

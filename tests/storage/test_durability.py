@@ -1,0 +1,339 @@
+"""Group commit: who waits for which sync, what a failed one means, and that what was promised survives a power cut."""
+
+from random import Random
+from threading import Thread
+
+import pytest
+
+from minikafka.storage.disk import join
+from minikafka.storage.durability import Durability, GroupCommit, Verdict
+from minikafka.storage.log import Log
+from minikafka.storage.log_dir import LogDir
+from minikafka.storage.trimming import advance_log_start, truncate_to
+from tests.sim.memory_disk import MemoryDisk, PowerCut
+from tests.storage.dirs import ROOT, checkpoint, created, restart, start
+from tests.storage.logs import NOW_MS, SMALL, append, contents, flush
+
+ORDERS = ("orders", 0)
+OTHERS = ("orders", 1)
+INTERVAL_MS = 1000
+
+
+class Desk:
+    """A directory with two logs and a group commit; waiters are strings."""
+
+    def __init__(self, durability: Durability = Durability.FSYNC, disk: MemoryDisk | None = None) -> None:
+        self.disk = MemoryDisk() if disk is None else disk
+        self.log_dir: LogDir = start(self.disk)
+        self.orders: Log = created(self.log_dir, ORDERS)
+        self.others: Log = created(self.log_dir, OTHERS)
+        self.commit: GroupCommit[str] = GroupCommit(self.log_dir, durability, INTERVAL_MS, NOW_MS)
+
+    def write(self, log: Log, value: str) -> bool:
+        """True if nobody has to wait."""
+        return self.commit.request(log, append(log, value.encode()).last_offset + 1, value)
+
+    def round(self) -> list[tuple[str, Verdict]]:
+        made = self.commit.next_round(NOW_MS)
+        assert made is not None
+        made.run()
+        return self.commit.complete(made)
+
+    def syncs(self) -> int:
+        return len([op for op in self.disk.ops if op.kind in ("sync", "flush", "fsync_dir")])
+
+
+def synced(*waiters: str) -> list[tuple[str, Verdict]]:
+    return [(waiter, Verdict.SYNCED) for waiter in waiters]
+
+
+def test_one_round_serves_all_who_came_before_it() -> None:
+    desk = Desk()
+    for value in "abc":
+        assert not desk.write(desk.orders, value)
+    assert not desk.write(desk.others, "d")
+    assert not desk.commit.is_idle
+    assert desk.round() == synced("a", "b", "c", "d")
+    assert desk.commit.is_idle
+    assert (desk.orders.recovery_point, desk.others.recovery_point) == (3, 1)
+    assert desk.commit.next_round(NOW_MS) is None
+
+
+def test_a_round_costs_one_sync_a_log() -> None:
+    desk = Desk()
+    for log in (desk.orders, desk.others):
+        desk.write(log, "first")
+    desk.round()
+    for number in range(10):
+        desk.write(desk.orders, f"{number}")
+        desk.write(desk.others, f"{number}")
+    before = desk.syncs()
+    desk.round()
+    assert desk.syncs() - before == 2
+
+
+def test_who_comes_during_a_round_waits_for_the_next() -> None:
+    desk = Desk()
+    desk.write(desk.orders, "a")
+    first = desk.commit.next_round(NOW_MS)
+    assert first is not None
+    desk.write(desk.orders, "b")
+    desk.write(desk.others, "c")
+    # One round at a time.
+    assert desk.commit.next_round(NOW_MS) is None
+    first.run()
+    desk.write(desk.orders, "d")
+    assert desk.commit.complete(first) == synced("a")
+    assert desk.round() == synced("c", "b", "d")
+
+
+def test_a_round_runs_on_another_thread() -> None:
+    desk = Desk()
+    desk.write(desk.orders, "a")
+    made = desk.commit.next_round(NOW_MS)
+    assert made is not None
+    worker = Thread(target=made.run)
+    worker.start()
+    desk.write(desk.orders, "b")
+    worker.join()
+    assert desk.commit.complete(made) == synced("a")
+
+
+def test_nobody_waits_for_what_is_on_disk() -> None:
+    desk = Desk()
+    append(desk.orders, b"x")
+    flush(desk.orders)
+    assert desk.commit.request(desk.orders, 1, "a")
+    assert desk.commit.is_idle
+
+
+def test_nobody_waits_in_the_other_mode() -> None:
+    desk = Desk(Durability.REPLICATED)
+    assert desk.write(desk.orders, "a")
+    assert desk.commit.is_idle and desk.orders.recovery_point == 0
+    assert desk.commit.next_round(NOW_MS) is None
+
+
+@pytest.mark.parametrize("durability", Durability)
+def test_logs_that_nobody_waits_for_are_synced_now_and_then(durability: Durability) -> None:
+    desk = Desk(durability)
+    append(desk.orders, b"x")
+    assert desk.commit.next_round(NOW_MS + INTERVAL_MS - 1) is None
+    made = desk.commit.next_round(NOW_MS + INTERVAL_MS)
+    assert made is not None and made.logs == [desk.orders]
+    made.run()
+    assert desk.commit.complete(made) == []
+    assert desk.orders.recovery_point == 1
+    append(desk.orders, b"x")
+    assert desk.commit.next_round(NOW_MS + 2 * INTERVAL_MS - 1) is None
+    assert desk.commit.next_round(NOW_MS + 2 * INTERVAL_MS) is not None
+
+
+# ---------------------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("kind", ["sync", "fsync_dir"])
+def test_a_failed_sync_is_never_tried_again(kind: str) -> None:
+    desk = Desk()
+    desk.write(desk.others, "a")
+    desk.write(desk.orders, "b")
+    desk.disk.fail(lambda op: op.kind == kind)
+    made = desk.commit.next_round(NOW_MS)
+    assert made is not None
+    made.run()
+    desk.write(desk.orders, "late")
+    assert desk.commit.complete(made) == [(each, Verdict.FAILED) for each in ("a", "b", "late")]
+    assert desk.log_dir.is_offline
+    assert (desk.orders.recovery_point, desk.others.recovery_point) == (0, 0)
+    before = desk.syncs()
+    assert desk.commit.next_round(NOW_MS + INTERVAL_MS) is None
+    desk.log_dir.close()
+    assert desk.syncs() == before
+    assert not restart(desk.disk).was_clean
+
+
+def test_a_round_that_cannot_even_begin() -> None:
+    desk = Desk()
+    desk.write(desk.others, "a")
+    desk.write(desk.orders, "b")
+    # Leader epochs are written when a flush is prepared.
+    desk.disk.fail(lambda op: op.kind == "rename" and "orders-0" in op.path)
+    before = desk.syncs()
+    assert desk.round() == [("a", Verdict.FAILED), ("b", Verdict.FAILED)]
+    assert desk.log_dir.is_offline and desk.syncs() == before
+
+
+def test_a_directory_that_fails_for_another_reason_meanwhile() -> None:
+    desk = Desk()
+    desk.write(desk.orders, "a")
+    made = desk.commit.next_round(NOW_MS)
+    assert made is not None
+    made.run()
+    desk.log_dir.fail("something else")
+    assert desk.commit.give_up() == [("a", Verdict.FAILED)]
+    assert desk.commit.complete(made) == []
+    assert desk.commit.is_idle
+
+
+# ---------------------------------------------------------------------------------------- logs that change meanwhile
+
+
+def test_what_was_cut_off_is_not_confirmed_by_what_took_its_place() -> None:
+    desk = Desk()
+    for value in "abc":
+        desk.write(desk.orders, value)
+    made = desk.commit.next_round(NOW_MS)
+    assert made is not None
+    made.run()
+    truncate_to(desk.orders, 1, NOW_MS)
+    for value in (b"x", b"y", b"z"):
+        append(desk.orders, value, epoch=1)
+    assert desk.commit.complete(made) == [(each, Verdict.CUT_OFF) for each in "abc"]
+    assert desk.orders.recovery_point <= 1
+    desk.write(desk.orders, "new")
+    assert desk.round() == synced("new")
+
+
+def test_what_was_cut_off_before_a_round_began() -> None:
+    desk = Desk()
+    append(desk.orders, b"first")
+    flush(desk.orders)
+    desk.write(desk.orders, "a")
+    desk.write(desk.others, "b")
+    truncate_to(desk.orders, 1, NOW_MS)
+    assert desk.round() == [("a", Verdict.CUT_OFF), *synced("b")]
+    assert desk.commit.is_idle
+
+
+def test_who_waits_for_a_log_can_be_sent_away() -> None:
+    desk = Desk()
+    desk.write(desk.orders, "a")
+    desk.write(desk.others, "b")
+    assert desk.commit.cut_off(desk.orders) == [("a", Verdict.CUT_OFF)]
+    assert desk.commit.cut_off(desk.orders) == []
+    assert desk.round() == synced("b")
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_a_partition_deleted_around_a_round_is_no_failure(moment: str) -> None:
+    desk = Desk()
+    desk.write(desk.orders, "a")
+    desk.write(desk.others, "b")
+    if moment == "before":
+        desk.log_dir.do(desk.log_dir.delete(ORDERS, NOW_MS))
+    made = desk.commit.next_round(NOW_MS)
+    assert made is not None
+    if moment == "during":
+        desk.log_dir.do(desk.log_dir.delete(ORDERS, NOW_MS))
+    made.run()
+    if moment == "after":
+        desk.log_dir.do(desk.log_dir.delete(ORDERS, NOW_MS))
+    assert desk.commit.complete(made) == [("a", Verdict.CUT_OFF), *synced("b")]
+    assert not desk.log_dir.is_offline
+
+
+def test_a_partition_that_vanishes_is_a_failure() -> None:
+    desk = Desk()
+    desk.write(desk.orders, "a")
+    made = desk.commit.next_round(NOW_MS)
+    assert made is not None
+    desk.disk.rename(join(ROOT, "orders-0"), join(ROOT, "somewhere"))
+    made.run()
+    assert desk.commit.complete(made) == [("a", Verdict.FAILED)]
+    assert desk.log_dir.is_offline
+
+
+def test_segments_retired_during_a_round_are_no_failure() -> None:
+    desk = Desk()
+    for number in range(40):
+        desk.write(desk.orders, f"{number}")
+    made = desk.commit.next_round(NOW_MS)
+    assert made is not None and len(made.plans[0][1].work.files) > 1
+    assert advance_log_start(desk.orders, 39)
+    made.run()
+    assert len(desk.commit.complete(made)) == 40
+    assert desk.orders.recovery_point == 40 and not desk.log_dir.is_offline
+
+
+# ---------------------------------------------------------------------------------------- the promise
+
+
+class Life:
+    """Random work with a group commit, on a disk that loses power at some moment."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.written: dict[str, tuple[int, str]] = {}
+        self.promised: list[str] = []
+        self.desk = Desk()
+
+    def run(self, steps: int) -> None:
+        under_way = None
+        for number in range(steps):
+            act = self.rng.random()
+            log = self.rng.choice((self.desk.orders, self.desk.others))
+            if act < 0.55:
+                self.write(log, f"{number}")
+            elif act < 0.60:
+                log.roll()
+            elif act < 0.65:
+                checkpoint(self.desk.log_dir)
+            elif act < 0.70 and log.recovery_point > log.log_start_offset:
+                advance_log_start(log, self.rng.randint(log.log_start_offset, log.recovery_point))
+            elif under_way is None:
+                under_way = self.desk.commit.next_round(NOW_MS)
+            else:
+                under_way.run()
+                settled = self.desk.commit.complete(under_way)
+                assert all(verdict is Verdict.SYNCED for _, verdict in settled)
+                self.promised += [waiter for waiter, _ in settled]
+                under_way = None
+
+    def write(self, log: Log, value: str) -> None:
+        self.written[value] = (log.log_end_offset, log.directory)
+        self.desk.write(log, value)
+
+    def check(self, disk: MemoryDisk) -> None:
+        log_dir = start(disk)
+        assert not log_dir.corrupt
+        logs = {log.directory: (log, dict(contents(log))) for log in log_dir.logs.values()}
+        for value in self.promised:
+            offset, directory = self.written[value]
+            log, found = logs[directory]
+            assert offset < log.log_start_offset or found[offset] == value.encode()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_was_confirmed_survives_a_power_cut(seed: int) -> None:
+    rng = Random(seed)
+    life = Life(rng)
+    life.desk.disk.cut_power(rng.randint(1, 700))
+    try:
+        life.run(120)
+    except PowerCut:
+        pass
+    for image in life.desk.disk.power_cut_images(rng, 6):
+        life.check(image)
+
+
+def test_the_test_before_would_see_a_lie() -> None:
+    """Without the sync, some image lacks what was promised."""
+    rng = Random(5)
+    life = Life(rng)
+    life.write(life.desk.orders, "a")
+    made = life.desk.commit.next_round(NOW_MS)
+    assert made is not None
+    made.is_done = True
+    life.promised += [waiter for waiter, _ in life.desk.commit.complete(made)]
+    assert life.promised == ["a"]
+    with pytest.raises((AssertionError, KeyError)):
+        for image in life.desk.disk.power_cut_images(rng, 6):
+            life.check(image)
+
+
+def test_the_segments_of_these_tests_are_small_enough_to_roll() -> None:
+    life = Life(Random(3))
+    life.run(120)
+    assert len(life.promised) > 20
+    assert len(life.desk.orders.segments) + len(life.desk.others.segments) > 2
+    assert SMALL.segment_bytes < 2000
