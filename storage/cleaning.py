@@ -226,7 +226,6 @@ def _clean_group(disk: Disk, plan: CompactionPlan, group: Sequence[SegmentSpan],
         for segment in group:
             _clean_into(cleaned, disk, plan, segment, kept)
         cleaned.finish()
-        disk.fsync_dir(plan.directory)
     except BaseException:
         cleaned.discard()
         raise

@@ -6,8 +6,8 @@ indexes, leader epochs and producers' state are built anew from what is left.  T
 after a crash, since nobody promised more than the recovery point.  A bad batch below it is another
 matter: it was on disk once, and cutting it off would throw away good copies.  That is a CorruptLog.
 
-A file system may bring a later file to disk before an earlier one, so offsets that are missing between two
-batches are the end of the log too.  Only compaction leaves such gaps, and then they cannot be told apart.
+A file system may bring a later file to disk before an earlier one, so a log also ends where offsets are
+missing between two segments.  Compaction leaves such gaps too, but then there are others inside of segments.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class _Recovery:
         self._disk = disk
         self._directory = directory
         self._segments = segments
-        self._has_gaps = config.cleanup_compact
+        # It may have been once, and no longer be by its configuration.
+        self._is_compacted = config.cleanup_compact
         self._recovery_point = state.recovery_point
 
     def run(self) -> int:
@@ -122,7 +123,7 @@ class _Recovery:
                         f"{good.flaw.reason}; offsets below {self._recovery_point} were on disk already",
                     )
                 self._drop(suspects[number + 1 :])
-            segment.recover(good.size)
+            segment.recover(good.size, is_last=segment is self._segments.active)
             if good.flaw is not None:
                 break
         return suspects[0].base_offset
@@ -133,13 +134,12 @@ class _Recovery:
         end, next_offset = 0, segment.base_offset
         try:
             for position, batch in read_batches(section, section.file.read):
-                if self._is_gap(next_offset, batch.base_offset) or not (
-                    next_offset <= batch.base_offset <= batch.last_offset <= offset_max
-                ):
+                if not next_offset <= batch.base_offset <= batch.last_offset <= offset_max:
                     raise CorruptLog(section.path, position, f"offset {batch.base_offset} after {next_offset - 1}")
                 batch.check_crc()
+                self._is_compacted |= batch.base_offset > next_offset
                 end, next_offset = position + batch.size, batch.next_offset
-            if limit_offset is not None and self._is_gap(next_offset, limit_offset):
+            if limit_offset is not None and self._is_lost(next_offset, limit_offset):
                 raise CorruptLog(section.path, end, f"there is nothing from offset {next_offset} to {limit_offset - 1}")
         except CorruptLog as flaw:
             return _GoodPart(end, next_offset, flaw)
@@ -147,9 +147,9 @@ class _Recovery:
             return _GoodPart(end, next_offset, CorruptLog(section.path, end, str(error)))
         return _GoodPart(end, next_offset, None)
 
-    def _is_gap(self, next_offset: int, offset: int) -> bool:
-        """Whether batches were lost in between; below the recovery point none can have been."""
-        return offset > next_offset >= self._recovery_point and not self._has_gaps
+    def _is_lost(self, next_offset: int, base_offset: int) -> bool:
+        """Whether batches are missing before the next segment; below the recovery point none can have been lost."""
+        return base_offset > next_offset >= self._recovery_point and not self._is_compacted
 
     def _drop(self, later: list[Segment]) -> None:
         if not later:

@@ -101,12 +101,10 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction has ended, and its end is replicated."""
+        """Below it every transaction has ended, and its end is replicated; or what it wrote was deleted."""
         unstable = self.producers.first_unstable_offset
-        # The start of a transaction may have been deleted while it is open.
-        return (
-            self.high_watermark if unstable is None else max(self.log_start_offset, min(unstable, self.high_watermark))
-        )
+        stable = self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        return max(stable, self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:

@@ -299,11 +299,12 @@ class Segment:
         # Compaction may have left offsets without records before it.
         self.tail = Tail(next_offset, self.size)
 
-    def recover(self, size: int) -> None:
+    def recover(self, size: int, *, is_last: bool) -> None:
         """After a crash: keep the first `size` bytes, all of them good, and build the indexes from them."""
         if size < self.size:
             self._shorten(size)
         self.txn_index.reset()
+        self.is_sealed = not is_last
         self.rebuild_indexes()
 
     def _shorten(self, size: int) -> None:

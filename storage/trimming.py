@@ -27,6 +27,8 @@ _COPY_BYTES = 1 << 20
 def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     """Cut off everything from the batch that holds the offset on; False if there is nothing to cut."""
     if offset >= log.log_end_offset:
+        # An epoch may have begun at the end without a batch, and the leader knows nothing of it.
+        log.epochs.truncate_from_end(offset)
         return False
     if offset < log.segments.first.base_offset:
         truncate_fully(log, offset)

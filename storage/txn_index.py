@@ -146,10 +146,11 @@ class TransactionIndex:
     def _open(self) -> int:
         """Open the file if there is one; how many entries it has."""
         if self._count is None:
-            self._count = 0
+            count = 0
             if self._disk.exists(self.path):
                 self._file = self._disk.open(self.path)
-                self._count = self._file.size() // _ENTRY_BYTES
+                count = self._file.size() // _ENTRY_BYTES
+            self._count = count
         return self._count
 
     def rename(self, path: str) -> None:

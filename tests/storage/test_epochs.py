@@ -16,7 +16,13 @@ def test_an_epoch_keeps_its_start() -> None:
     assert epochs.latest_epoch is None
     assert epochs.assign(2, 5)
     assert not epochs.assign(2, 9)
+    assert not epochs.assign(2, 5)
     assert epochs.entries() == [(2, 5)]
+
+
+def test_the_latest_epoch() -> None:
+    assert LeaderEpochs(ENTRIES).latest_epoch == 4
+    assert len(LeaderEpochs(ENTRIES)) == 3
 
 
 def test_the_latest_epoch_can_start_earlier_than_thought() -> None:
@@ -124,6 +130,8 @@ def test_only_changes_make_it_dirty() -> None:
     epochs.is_dirty = False
     epochs.clear()
     assert not epochs.is_dirty
+    epochs.assign(1, 3)
+    assert epochs.entries() == [(1, 3)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=8), st.integers(0, 14))

@@ -88,6 +88,8 @@ def test_marked_dirs() -> None:
     assert parse_marked_dir(long) == MarkedDir("x" * (255 - 46), 12345, unique, "-delete")
     assert parse_partition_dir(long) is None
     assert parse_marked_dir("t-0.-delete") is None
+    assert parse_marked_dir("t-2147483647.u-delete") == MarkedDir("t", 2**31 - 1, "u", "-delete")
+    assert parse_marked_dir("t-2147483648.u-delete") is None
 
 
 def test_topic_names() -> None:

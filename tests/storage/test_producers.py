@@ -66,9 +66,10 @@ def test_first_sequence_of_a_remembered_batch(last: int, delta: int, first: int)
 
 
 def test_producers_do_not_meet(log: Partition) -> None:
-    log.data(0, pid=1)
+    log.data(0, pid=0)
     log.data(0, pid=2)
-    log.data(1, pid=1)
+    log.data(1, pid=0)
+    assert log.refused(OutOfOrderSequenceNumberError, 1, pid=0)
     assert len(log.states) == 2
 
 
@@ -161,7 +162,7 @@ def test_an_unreplicated_transaction_comes_before_an_open_one(log: Partition) ->
     log.marker(pid=1)
     log.data(0, pid=3, is_txn=True)
     log.marker(pid=2)
-    log.states.on_high_watermark(3)  # of the two markers only the first
+    log.states.on_high_watermark(4)  # of the markers at 2 and 4 only the first
     assert log.states.first_unstable_offset == 1
     log.states.on_high_watermark(log.end)
     assert log.states.first_unstable_offset == 3
@@ -315,7 +316,12 @@ def test_truncation_forgets_all(log: Partition) -> None:
     log.marker(pid=2)
     log.states.truncate_fully(100)
     assert (len(log.states), log.states.first_unstable_offset, log.states.map_end_offset) == (0, None, 100)
-    log.states.on_high_watermark(1000)
+    log.end = 100
+    log.data(0, pid=3, is_txn=True)
+    assert log.states.last_stable_offset_of(CompletedTxn(3, 100, 101, is_aborted=True)) == 102
+    log.marker(pid=3)
+    assert log.states.first_unstable_offset == 100
+    log.states.on_high_watermark(102)
     assert log.states.first_unstable_offset is None
 
 
@@ -344,9 +350,10 @@ def test_the_first_append_of_a_transaction_is_verified(log: Partition) -> None:
     # It is open now, and nothing needs to be asked.
     assert log.states.begin_verification(PID, 0, 1, NOW_MS) is None
     log.states.check_verification(log.batch(1, is_txn=True), None)
+    log.data(1, is_txn=True)
     log.marker()
     with pytest.raises(InvalidTxnStateError):
-        log.states.check_verification(log.batch(1, is_txn=True), token)
+        log.states.check_verification(log.batch(2, is_txn=True), token)
 
 
 def test_a_marker_in_between_voids_a_verification(log: Partition) -> None:
@@ -371,6 +378,7 @@ def test_nothing_overtakes_a_batch_that_waits(log: Partition) -> None:
     token = log.states.begin_verification(PID, 0, 5, NOW_MS)
     assert log.states.begin_verification(PID, 0, 3, NOW_MS) is token
     assert log.refused(OutOfOrderSequenceNumberError, 4, is_txn=True)
+    log.data(9, pid=0)  # not the others
     # A higher epoch starts over, a lower one does not count.
     log.states.begin_verification(PID, 1, 8, NOW_MS)
     log.states.begin_verification(PID, 0, 0, NOW_MS)

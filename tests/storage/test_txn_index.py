@@ -1,17 +1,18 @@
 """The index of aborted transactions: Kafka's answers, and files that a crash or a disk has damaged."""
 
 import errno
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minikafka.protocol.varint import Buffer
-from minikafka.storage.disk import File, RealDisk
+from minikafka.storage.disk import RealDisk
 from minikafka.storage.formats import TXN_ENTRY, AbortedTxn, BadFile
 from minikafka.storage.txn_index import TransactionIndex
+from tests.sim.memory_disk import MemoryDisk
 
 BASE = 100
 # Of producers 1, 2 and 3; the second started before the first ended.
@@ -70,6 +71,7 @@ def test_reopened(index: TransactionIndex, path: Path) -> None:
         (100, 106, [FIRST, SECOND], True),
         (110, 121, [FIRST, SECOND], True),
         (111, 121, [SECOND], True),
+        (111, 130, [SECOND], True),
         (121, 122, [], True),  # the third tells that nothing is unknown up to 141
         (121, 131, [THIRD], True),
         (140, 141, [THIRD], True),
@@ -100,6 +102,9 @@ def test_reset(index: TransactionIndex, path: Path) -> None:
     assert index.entries() == [] and path.stat().st_size == 0
     index.append(FIRST)
     assert index.entries() == [FIRST]
+    index.close()
+    open_index(path).reset()
+    assert path.stat().st_size == 0
 
 
 def test_rename_and_delete(index: TransactionIndex, path: Path) -> None:
@@ -152,48 +157,70 @@ def damaged(entry: int, at: int, to: bytes) -> Callable[[bytearray], None]:
     "damage",
     [
         damaged(1, 0, b"\x00\x01"),  # a version that is to come
-        damaged(0, 18, (99).to_bytes(8, "big")),  # the marker lies before the segment
-        damaged(2, 18, (120).to_bytes(8, "big")),  # ... or before another one
-        damaged(2, 10, (141).to_bytes(8, "big")),  # ends before it starts
-        damaged(2, 0, bytes(34)),
+        damaged(1, 10, struct.pack(">qq", 90, 99)),  # the marker lies before the segment
+        damaged(1, 10, struct.pack(">qq", 105, 110)),  # ... or where another one is
+        damaged(1, 10, struct.pack(">qq", 121, 120)),  # ends before it starts
+        damaged(1, 0, bytes(34)),
     ],
 )
 def test_bad_entries(index: TransactionIndex, path: Path, damage: Callable[[bytearray], None]) -> None:
     data = bytearray(path.read_bytes())
     damage(data)
     path.write_bytes(data)
-    with pytest.raises(BadFile, match="txnindex"):
+    with pytest.raises(BadFile, match="txnindex") as caught:
+        open_index(path).sanity_check()
+    assert caught.value.position == 34
+
+
+def test_a_first_entry_before_the_segment(path: Path) -> None:
+    path.write_bytes(TXN_ENTRY.pack(0, 1, 99, 99, 100))
+    with pytest.raises(BadFile):
         open_index(path).sanity_check()
 
 
 def test_a_file_that_got_shorter(index: TransactionIndex, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(BadFile, match="shorter"):
+    with pytest.raises(BadFile, match="shorter than"):
         index.entries()
 
 
-class FullDisk(RealDisk):
-    """Takes half of an entry and no more."""
-
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        file = super().open(path, create=create, read_only=read_only)
-        append = file.append
-
-        def append_half(parts: Sequence[Buffer]) -> None:
-            append([part[: len(part) // 2] for part in parts])
-            raise OSError(errno.ENOSPC, "no space left")
-
-        file.append = append_half  # type: ignore[method-assign]
-        return file
+def test_many_entries(path: Path) -> None:
+    """More than are read at once."""
+    index = open_index(path)
+    txns = [AbortedTxn(7, BASE + 2 * number, BASE + 2 * number + 1, BASE + 2 * number + 2) for number in range(1000)]
+    for txn in txns:
+        index.append(txn)
+    assert index.entries() == txns
+    for number in (0, 239, 240, 241, 998):
+        found, is_complete = index.collect(txns[number].first_offset, BASE + 1998)
+        assert found == txns[number:999] and is_complete
 
 
-def test_a_full_disk_leaves_no_trace(index: TransactionIndex, path: Path) -> None:
-    index.close()
-    full = TransactionIndex(FullDisk(), str(path), BASE)
-    with pytest.raises(OSError, match="no space"):
-        full.append(AbortedTxn(4, 150, 160, 161))
-    assert full.entries() == ALL
-    assert path.stat().st_size == 3 * 34
+@pytest.fixture
+def memory() -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.mkdir("/logs")
+    return disk
+
+
+def test_syncing_reaches_the_file(memory: MemoryDisk) -> None:
+    index = TransactionIndex(memory, "/logs/i.txnindex", BASE)
+    index.append(FIRST)
+    index.sync()
+    assert memory.ops[-1].kind == "sync"
+
+
+def test_a_full_disk_leaves_no_trace(memory: MemoryDisk) -> None:
+    index = TransactionIndex(memory, "/logs/i.txnindex", BASE)
+    index.append(FIRST)
+    memory.fail(lambda op: op.kind == "append", errno.ENOSPC, written=17)
+    with pytest.raises(OSError) as caught:
+        index.append(SECOND)
+    assert caught.value.errno == errno.ENOSPC
+    assert index.entries() == [FIRST]
+    assert memory.size(index.path) == 34
+    index.append(SECOND)
+    index.sanity_check()
 
 
 @given(

@@ -157,22 +157,22 @@ def test_any_damage(at: int, damage: bytes, is_compacted: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "reason"),
     [
-        {"base_offset": 1},
-        {"base_offset": -1},
-        {"record_count": 0, "last_offset_delta": -1},
-        {"record_count": -5, "last_offset_delta": -6},
-        {"record_count": 3},
-        {"last_offset_delta": 2},
-        {"record_count": -(2**31), "last_offset_delta": 2**31 - 1},
-        {"attributes": 0x20},
-        {"producer_id": 5, "producer_epoch": 0, "base_sequence": -1},
-        {"producer_id": 0, "producer_epoch": 0, "base_sequence": -7},
+        ({"base_offset": 1}, "base offset is 1"),
+        ({"base_offset": -1}, "base offset is -1"),
+        ({"record_count": 0, "last_offset_delta": -1}, "0 records"),
+        ({"record_count": -5, "last_offset_delta": -6}, "-5 records"),
+        ({"record_count": 3}, "3 records"),
+        ({"last_offset_delta": 2}, "offsets 0 to 2"),
+        ({"record_count": -(2**31), "last_offset_delta": 2**31 - 1}, "records"),
+        ({"attributes": 0x20}, "control"),
+        ({"producer_id": 5, "producer_epoch": 0, "base_sequence": -1}, "sequence -1 of producer 5"),
+        ({"producer_id": 0, "producer_epoch": 0, "base_sequence": -7}, "sequence -7"),
     ],
 )
-def test_rules_for_clients(fields: dict[str, int]) -> None:
-    with pytest.raises(InvalidRecordError):
+def test_rules_for_clients(fields: dict[str, int], reason: str) -> None:
+    with pytest.raises(InvalidRecordError, match=reason):
         accept(make_batch(2, **fields))  # type: ignore[arg-type]
     accept(make_batch(2, **fields), origin=Origin.COORDINATOR)  # type: ignore[arg-type]
 
@@ -330,6 +330,8 @@ def test_limits_count_after_recompression_too() -> None:
         accept(bytearray(small), Limits(compression=Compression.NONE, max_message_bytes=1000))
     with pytest.raises(RecordListTooLargeError):
         accept(bytearray(small), Limits(compression=Compression.NONE, segment_bytes=1000))
+    size = len(make_batch(pairs))
+    accept(bytearray(small), Limits(compression=Compression.NONE, max_message_bytes=size, segment_bytes=size))
 
 
 def test_a_marker() -> None:

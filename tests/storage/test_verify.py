@@ -9,7 +9,7 @@ from minikafka.storage.errors import CorruptLog
 from minikafka.storage.finding import NotALog, find
 from minikafka.storage.formats import segment_name
 from minikafka.storage.verify import Summary, verify_file, verify_partition
-from tests.sim.memory_disk import MemoryDisk
+from tests.sim.memory_disk import MemoryDisk, Op
 from tests.storage.batches import make_batch
 from tests.storage.recorded import lay_out, recorded_files
 from tests.storage.verifying import FIRST, edit, flaw, flip, kafka_disk, our_log, put, verify
@@ -61,7 +61,9 @@ def test_one_file_stands_for_its_segment() -> None:
     for suffix in (".log", ".index", ".timeindex"):
         assert verify(disk, f"data/codec-lz4-0/{segment_name(180)}{suffix}").records == 180
     assert verify(disk, f"data/codec-lz4-0/{segment_name(600)}.snapshot").segments == 0
-    edit(disk, f"data/codec-lz4-0/{segment_name(180)}.index", flip(3))
+    for base_offset in (0, 180):
+        edit(disk, f"data/codec-lz4-0/{segment_name(base_offset)}.index", flip(3))
+    assert flaw(disk, f"data/codec-lz4-0/{FIRST}.log")[0] == f"{FIRST}.index"
     assert flaw(disk, f"data/codec-lz4-0/{segment_name(180)}.log")[0].endswith(".index")
     assert verify(disk, f"data/codec-lz4-0/{segment_name(360)}.log").records == 180
 
@@ -123,6 +125,14 @@ def test_bad_batches(batches: list[bytearray], bad: int) -> None:
     # The last segment: nothing of this may pass for an unfinished end.
     lay_out(disk, "data", {f"t-0/{FIRST}.log": b"".join([*batches, make_batch(1, base_offset=2**31 - 1)])})
     assert flaw(disk, "data/t-0") == (f"{FIRST}.log", sum(map(len, batches[:bad])))
+
+
+def test_the_farthest_offset_of_a_segment() -> None:
+    disk = MemoryDisk()
+    lay_out(disk, "data", {f"t-0/{segment_name(5)}.log": bytes(make_batch(1, base_offset=5 + 2**31 - 1))})
+    assert verify(disk, "data/t-0").last_offset == 5 + 2**31 - 1
+    edit(disk, f"data/t-0/{segment_name(5)}.log", put(make_batch(1, base_offset=5 + 2**31)))
+    assert flaw(disk, "data/t-0") == (f"{segment_name(5)}.log", 0)
 
 
 def test_segments_that_overlap() -> None:
@@ -193,6 +203,25 @@ def test_files_that_go_while_one_looks() -> None:
         if name.startswith(segment_name(0)):
             disk.unlink(f"data/codec-lz4-0/{name}")
     assert verify_partition(disk, partition).records == 420
+
+
+def test_a_file_that_is_being_written_in_place() -> None:
+    disk = kafka_disk("txn-0")
+    name = f"{segment_name(132)}.snapshot"
+    edit(disk, f"data/txn-0/{name}", put(recorded_files()[f"txn-0/{name}"][:20]))
+    opened: list[Op] = []
+
+    def finish(op: Op) -> bool:
+        """As soon as it was read once, whoever writes it has finished."""
+        if op.kind == "open" and op.path.endswith(name):
+            opened.append(op)
+            if len(opened) == 2:
+                edit(disk, f"data/txn-0/{name}", put(recorded_files()[f"txn-0/{name}"]))
+        return False
+
+    disk.fail(finish, is_lasting=True)
+    assert verify(disk, "data/txn-0").records == 132
+    assert len(opened) == 3
 
 
 # What a path may be
