@@ -16,11 +16,11 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from bench.timing import Row, race
-from minikafka.protocol.records import BatchBuilder, BatchView, Headers, iter_records, read_batches, read_columns
+from minikafka.protocol.records import BatchBuilder, BatchView, Header, iter_records, read_batches, read_columns
 
 NOW_MS = 1_700_000_000_000
 
-RecordTuple: TypeAlias = tuple[int, bytes | None, bytes, Headers]
+RecordTuple: TypeAlias = tuple[int, bytes | None, bytes, list[Header]]
 
 
 class Case(NamedTuple):
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
     def records(self) -> list[RecordTuple]:
         random = Random(self.rows)
-        headers: Headers = (("trace", b"0123456789abcdef"), ("source", b"bench")) if self.has_headers else ()
+        headers: list[Header] = [("trace", b"0123456789abcdef"), ("source", b"bench")] if self.has_headers else []
         records: list[RecordTuple] = []
         for row in range(self.rows):
             size = int(self.value_size * random.uniform(0.5, 1.5)) if self.irregular else self.value_size

@@ -56,6 +56,10 @@ class NoAuth(CoordError):
     """The node's access list forbids it."""
 
 
+class TooLarge(CoordError):
+    """More than ZooKeeper takes at once; it would not say so, but close the connection."""
+
+
 class Disconnected(CoordError):
     """The session got in the way: ask again when it is connected."""
 
@@ -158,6 +162,20 @@ OpResult: TypeAlias = str | Stat | None
 """Of a Create its path, of a Set the new stat."""
 
 
+REQUEST_BYTES_MAX: Final = 1_000_000
+"""Somewhat below ZooKeeper's own limit for a request, 1,048,575 bytes unless it is told otherwise."""
+
+# More than ZooKeeper puts around the path and the data of an operation, its access list included.
+_OP_BYTES: Final = 128
+
+
+def check_size(*ops: Op) -> None:
+    """Raise TooLarge if ZooKeeper would not take these operations in one request."""
+    size = sum(_OP_BYTES + len(op.path) + len(op.data if isinstance(op, Create | Set) else b"") for op in ops)
+    if size > REQUEST_BYTES_MAX:
+        raise TooLarge(f"{size} bytes in one request, at most {REQUEST_BYTES_MAX} are sent; first: {ops[0].path}")
+
+
 class MultiFailed(CoordError):
     """One operation of several failed, so none was done."""
 
@@ -193,7 +211,7 @@ def open_acl(path: str) -> Acl:
 
 
 def secure_acl(path: str) -> Acl:
-    """What Kafka does if it is: everybody may read, save what holds secrets; old consumers write to a place of theirs."""
+    """What Kafka does if it is: everybody may read what holds no secrets, and write where old consumers did."""
     if path == _OPEN_PATH:
         return Acl.OPEN
     return Acl.PRIVATE if path.startswith(_PRIVATE_PATHS) else Acl.READABLE

@@ -47,8 +47,7 @@ class SessionDesk:
         await asyncio.sleep(0)
         while self._end is None and self._session.state is not SessionState.CONNECTED:
             await self._settled.wait()
-        if self._end is not None:
-            raise self._end
+        self._raise_end()
         return self._session
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
@@ -104,12 +103,16 @@ class SessionDesk:
 
     def require_session(self) -> None:
         """Raise unless there is a session that is connected."""
-        if self._end is not None:
-            raise self._end
+        self._raise_end()
         if self._session.state is SessionState.SUSPENDED:
             raise ConnectionLoss("not connected to ZooKeeper")
         if self._session.state is SessionState.LOST:
             raise SessionExpired("there is no ZooKeeper session")
+
+    def _raise_end(self) -> None:
+        if self._end is not None:
+            # A new one each time: an exception collects the traceback of every raise.
+            raise type(self._end)(*self._end.args)
 
     def _tell(self, session: Session) -> None:
         for listener in list(self._listeners):

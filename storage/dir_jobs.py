@@ -95,11 +95,12 @@ class CreateLog(Job):
             raise CorruptLog(self.path, 0, "was put there while the broker was running")
         self._disk.mkdir(self.path)
         self.log = load_log(self._disk, self.path, self._config, LoadedState(), self._now_ms)
-        if self.topic_id is not None:
+        # With the name of the first segment: if a power cut left only a later one, the log would seem to start there.
+        if self.topic_id is None:
+            self._disk.fsync_dir(self.path)
+        else:
             metadata = encode_partition_metadata(self.topic_id)
             replace_file(self._disk, join(self.path, PARTITION_METADATA_FILE), metadata)
-        # With the first segment: should a power cut leave only a later one, the log would seem to start there.
-        self._disk.fsync_dir(self.path)
         self._disk.fsync_dir(parent(self.path))
 
 

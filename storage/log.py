@@ -140,9 +140,10 @@ class Log:
             if duplicate is not None:
                 stamp = duplicate.timestamp
                 return Appended(duplicate.first_offset, duplicate.last_offset, stamp, stamp, True)
-            self.producers.check(batch, origin, marker)
-            if origin is _CLIENT and batch.attributes & TRANSACTIONAL_BIT:
+            # Before epoch and sequence, as in Kafka: a batch of no known transaction has no say in either.
+            if marker is None and batch.attributes & TRANSACTIONAL_BIT:
                 self.producers.check_verification(batch, verification)
+            self.producers.check(batch, origin, marker)
         base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         batch.patch(base_offset, leader_epoch)

@@ -56,11 +56,9 @@ class ReadPlan(NamedTuple):
 
     def _read_at_once(self, section: Section) -> Buffer | None:
         """Nearly all reads: the right batches by one call; None if there is more to it."""
-        size = section.limit - section.start
+        size = min(section.limit - section.start, self.max_bytes)
         if size < HEADER_BYTES:
             return None
-        if size > self.max_bytes >= HEADER_BYTES:
-            size = self.max_bytes
         try:
             data = section.file.read_nowait(section.start, size)
         except OSError as error:
@@ -148,7 +146,8 @@ def _below(data: Buffer, bound_offset: int) -> Buffer:
         if base_offset >= bound_offset:
             return memoryview(data)[:at]
         at += max(length + LENGTH_OVERHEAD_BYTES, _HEAD_BYTES)
-    return data
+    # Too little is left to tell what it is the start of.
+    return memoryview(data)[:at]
 
 
 def _failure(section: Section, error: OSError) -> StorageError:

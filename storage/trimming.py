@@ -71,13 +71,15 @@ def truncate_fully(log: Log, offset: int) -> None:
         for segment in reversed(old):
             segment.rename_deleted()
         log.state_files.delete_snapshots(above=-1)
+        # No batch will tell that the file is out of date.
+        log.epochs.clear()
+        log.write_epochs()
         log.disk.fsync_dir(log.directory)
         fresh = Segment.create(log.disk, log.directory, offset, log.config)
         log.segments.replace(old, [fresh])
         log.retired += old
         log.has_new_names = True
         log.log_start_offset = log.log_end_offset = offset
-        log.epochs.clear()
         log.producers.truncate_fully(offset)
         log.update_high_watermark(offset)
     except OSError as error:

@@ -15,7 +15,16 @@ from crc32c import crc32c
 
 from minikafka.protocol.compression import Compression, compress
 from minikafka.protocol.records.batch import BatchView
-from minikafka.protocol.records.encoder import Header, encode_record, encode_rows
+from minikafka.protocol.records.encoder import (
+    ATTRIBUTES,
+    NO_HEADERS,
+    NULL,
+    TABLE_SIZE,
+    Header,
+    encode_headers,
+    encode_rows,
+    varint,
+)
 from minikafka.protocol.records.layout import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -35,6 +44,8 @@ from minikafka.protocol.records.layout import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    VARINTS,
+    wrap_int64,
 )
 from minikafka.protocol.varint import INT32_MAX
 
@@ -70,19 +81,35 @@ class BatchBuilder:
         offset_delta: int | None = None,
     ) -> bool:
         """Add a record; False if the batch is full. Without an offset delta it follows the record before."""
+        # All in one function, as calls would cost more than what they do.
+        table, end = VARINTS, TABLE_SIZE
         if self._base_timestamp is None:
             self._base_timestamp = timestamp_ms
-        if offset_delta is None:
-            offset_delta = self.last_offset_delta + 1
-        timestamp_delta = timestamp_ms - self._base_timestamp
-        length, body = encode_record(offset_delta, timestamp_delta, key, value, headers)
-        size = self.size + len(length) + len(body)
+        delta = timestamp_ms - self._base_timestamp
+        timestamp = table[delta] if 0 <= delta < end else varint(wrap_int64(delta))
+        delta = self.last_offset_delta + 1 if offset_delta is None else offset_delta
+        offset = table[delta] if 0 <= delta < end else varint(delta)
+        if key is None:
+            key, key_size = b"", NULL
+        else:
+            size = len(key)
+            key_size = table[size] if size < end else varint(size)
+        if value is None:
+            value, value_size = b"", NULL
+        else:
+            size = len(value)
+            value_size = table[size] if size < end else varint(size)
+        tail = encode_headers(headers) if headers else NO_HEADERS
+        body = b"".join((ATTRIBUTES, timestamp, offset, key_size, key, value_size, value, tail))
+        size = len(body)
+        length = table[size] if size < end else varint(size)
+        size += self.size + len(length)
         if size > self.size_max and self.count:
             return False
         self._parts += (length, body)
         self.size = size
         self.count += 1
-        self.last_offset_delta = offset_delta
+        self.last_offset_delta = delta
         if timestamp_ms > self.max_timestamp:
             self.max_timestamp = timestamp_ms
         return True

@@ -1,14 +1,15 @@
-"""Records to bytes, one by one and many at a time.
+"""Parts of records to bytes, and many records at a time.
 
-Nearly all numbers in a record are below 8192 and come out of a table; joining the pieces is then one call. For many
-records of one timestamp the pieces are made column by column and laid out in one list, so that Python does little for
-each record; where all records have the same shape most columns are the same piece repeated.
+Nearly all numbers in a record are below 8192 and come out of a table. For many records of one timestamp the pieces are
+made column by column and laid out in one list, so that Python does little for each record; where all records have the
+same shape most columns are the same piece repeated.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
@@ -17,13 +18,13 @@ from minikafka.protocol.varint import write_varlong
 
 Header: TypeAlias = tuple[str, bytes | None]
 
-_TABLE_SIZE = len(VARINTS)
-_NULL = b"\x01"
-_ATTRIBUTES = b"\x00"
-_NO_HEADERS = b"\x00"
+TABLE_SIZE = len(VARINTS)
+NULL = b"\x01"
+ATTRIBUTES = b"\x00"
+NO_HEADERS = b"\x00"
 
 # What a field of so many bytes takes with its size before it.
-_FIELD_BYTES = tuple(len(VARINTS[size]) + size for size in range(_TABLE_SIZE))
+_FIELD_BYTES = tuple(len(VARINTS[size]) + size for size in range(TABLE_SIZE))
 
 # Where a number starts to take a byte more: seven bits a byte, one of all of them for the sign.
 _ONE_BYTE_END = 1 << 6
@@ -32,51 +33,32 @@ _TWO_BYTES_END = 1 << 13
 
 def varint(value: int) -> bytes:
     """A zigzag varint or varlong."""
-    if 0 <= value < _TABLE_SIZE:
+    if 0 <= value < TABLE_SIZE:
         return VARINTS[value]
     out = bytearray()
     write_varlong(out, value)
     return bytes(out)
 
 
-def encode_record(
-    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: Collection[Header]
-) -> tuple[bytes, bytes]:
-    """A record's length and its body."""
-    table, end = VARINTS, _TABLE_SIZE
-    if key is None:
-        key, key_size = b"", _NULL
-    else:
-        size = len(key)
-        key_size = table[size] if size < end else varint(size)
-    if value is None:
-        value, value_size = b"", _NULL
-    else:
-        size = len(value)
-        value_size = table[size] if size < end else varint(size)
-    timestamp = table[timestamp_delta] if 0 <= timestamp_delta < end else varint(wrap_int64(timestamp_delta))
-    offset = table[offset_delta] if 0 <= offset_delta < end else varint(offset_delta)
-    tail = encode_headers(headers) if headers else _NO_HEADERS
-    body = b"".join((_ATTRIBUTES, timestamp, offset, key_size, key, value_size, value, tail))
-    size = len(body)
-    return table[size] if size < end else varint(size), body
-
-
 def encode_headers(headers: Collection[Header]) -> bytes:
     """The count of headers and the headers."""
-    table, end = VARINTS, _TABLE_SIZE
+    table, end = VARINTS, TABLE_SIZE
     parts = [varint(len(headers))]
     for key, value in headers:
-        # Undoes what `walk.read_headers` does to bytes that are not UTF-8.
-        name = key.encode("utf-8", "surrogateescape")
-        size = len(name)
-        parts += (table[size] if size < end else varint(size), name)
         if value is None:
-            parts.append(_NULL)
+            parts += (_header_key(key), NULL)
         else:
             size = len(value)
-            parts += (table[size] if size < end else varint(size), value)
+            parts += (_header_key(key), table[size] if size < end else varint(size), value)
     return b"".join(parts)
+
+
+# Header keys are few and come again with every record.
+@lru_cache(maxsize=256)
+def _header_key(key: str) -> bytes:
+    # Undoes what `walk.read_headers` does to bytes that are not UTF-8.
+    name = key.encode("utf-8", "surrogateescape")
+    return varint(len(name)) + name
 
 
 class Rows(NamedTuple):
@@ -97,10 +79,10 @@ def encode_rows(
     values, keys = values[:rows], keys and keys[:rows]
     value_sizes = [*map(len, values)]
     key_sizes = [*map(len, keys)] if keys is not None else []
-    fixed = _ATTRIBUTES + varint(wrap_int64(timestamp_delta))
+    fixed = ATTRIBUTES + varint(wrap_int64(timestamp_delta))
     # All of the body but key and value; a null key has only its size.
-    rest_bytes = len(fixed) + len(varint(offset_delta)) + len(_NO_HEADERS) + (len(_NULL) if keys is None else 0)
-    if rows < 1 or rest_bytes + _largest(key_sizes) + _largest(value_sizes) >= _TABLE_SIZE:
+    rest_bytes = len(fixed) + len(varint(offset_delta)) + len(NO_HEADERS) + (len(NULL) if keys is None else 0)
+    if rows < 1 or rest_bytes + _largest(key_sizes) + _largest(value_sizes) >= TABLE_SIZE:
         return None
     if len({*value_sizes}) == 1 and len({*key_sizes}) < 2:
         return _alike(fixed, offset_delta, keys, values, rest_bytes, room)
@@ -112,7 +94,7 @@ def encode_rows(
             for key_size, size in zip(key_sizes, value_sizes, strict=True)
         ]
     count, size = _fitting([*map(_FIELD_BYTES.__getitem__, bodies)], room)
-    pattern = [b"", fixed, b"", *([_NULL] if keys is None else [b"", b""]), b"", b"", _NO_HEADERS]
+    pattern = [b"", fixed, b"", *([NULL] if keys is None else [b"", b""]), b"", b"", NO_HEADERS]
     pieces, step = pattern * count, len(pattern)
     pieces[0::step] = map(VARINTS.__getitem__, bodies[:count])
     pieces[2::step] = VARINTS[offset_delta : offset_delta + count]
@@ -150,9 +132,9 @@ def _alike(
     count = min(len(values), room // record_bytes)
     # The header count of a record goes with the head of the next one.
     if keys is None:
-        pattern = [_NO_HEADERS + head, b"", _NULL + value_size, b""]
+        pattern = [NO_HEADERS + head, b"", NULL + value_size, b""]
     else:
-        pattern = [_NO_HEADERS + head, b"", VARINTS[len(keys[0])], b"", value_size, b""]
+        pattern = [NO_HEADERS + head, b"", VARINTS[len(keys[0])], b"", value_size, b""]
     pieces = pattern * count
     step = len(pattern)
     pieces[1::step] = VARINTS[offset_delta : offset_delta + count]
@@ -160,5 +142,5 @@ def _alike(
         pieces[3::step] = keys[:count]
     pieces[step - 1 :: step] = values[:count]
     pieces[:1] = [head] if count else []
-    pieces += [_NO_HEADERS] if count else []
+    pieces += [NO_HEADERS] if count else []
     return Rows(pieces, count, count * record_bytes)

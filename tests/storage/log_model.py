@@ -60,6 +60,8 @@ class LogModel:
     """All batches that were ever written and not cut off at the end."""
 
     batches: list[Stored] = field(default_factory=list)
+    origin: int = 0
+    """Where the first batch began."""
     log_start_offset: int = 0
     log_end_offset: int = 0
     high_watermark: int = 0
@@ -85,18 +87,17 @@ class LogModel:
     def truncate(self, offset: int) -> None:
         if offset < self.log_end_offset:
             self.batches = [batch for batch in self.batches if batch.last_offset < offset]
-            cut = self.batches[-1].last_offset + 1 if self.batches else self.log_start_offset
-            self.log_end_offset = max(cut, min(offset, self.log_start_offset))
+            self.log_end_offset = self.batches[-1].last_offset + 1 if self.batches else self.origin
             self.rebuilt_at = self.log_end_offset
-        end = self.log_end_offset
-        self.log_start_offset = min(self.log_start_offset, end)
-        self.high_watermark = min(self.high_watermark, end)
-        self.recovery_point = min(self.recovery_point, end)
-        self.epochs = [each for each in self.epochs if each[1] < min(end, offset)]
+            offset = self.log_end_offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs = [each for each in self.epochs if each[1] < offset]
 
     def start_over(self, offset: int) -> None:
         self.batches, self.epochs = [], []
-        self.log_start_offset = self.log_end_offset = self.high_watermark = self.rebuilt_at = offset
+        self.origin = self.log_start_offset = self.log_end_offset = self.high_watermark = self.rebuilt_at = offset
         self.recovery_point = min(self.recovery_point, offset)
 
     def advance(self, offset: int) -> None:
@@ -115,15 +116,11 @@ class LogModel:
 
     def readable(self, offset: int, bound: int) -> bytes:
         """What a reader may get: a prefix of this, the first batch whole."""
+        if offset >= bound:
+            return b""
         return b"".join(
             batch.data for batch in self.batches if batch.last_offset >= offset and batch.base_offset < bound
         )
-
-    def first_size(self, offset: int, bound: int) -> int:
-        for batch in self.batches:
-            if batch.last_offset >= offset and batch.base_offset < bound:
-                return len(batch.data)
-        return 0
 
     def records(self) -> Iterator[tuple[int, int, int]]:
         """Timestamp, offset and leader epoch of all records that can be read."""
@@ -154,14 +151,15 @@ class LogModel:
         done += [Txn(producer_id, tuple(offsets), None, False) for producer_id, offsets in running.items()]
         return sorted(done, key=lambda txn: txn.offsets[0])
 
-    def last_stable_offset(self) -> int:
-        high_watermark = self.high_watermark
+    def last_stable_offset(self, sure_from: int = 0) -> int:
+        """Without the transactions whose markers are not replicated, or only with those from an offset on."""
+        unreplicated_from = max(self.high_watermark, sure_from)
         unstable = [
             txn.offsets[0]
             for txn in self.transactions()
-            if txn.marker_offset is None or txn.marker_offset >= high_watermark
+            if txn.marker_offset is None or txn.marker_offset >= unreplicated_from
         ]
-        return max(self.log_start_offset, min([high_watermark, *unstable]))
+        return max(self.log_start_offset, min([self.high_watermark, *unstable]))
 
     def aborted_offsets(self) -> dict[int, set[int]]:
         """The offsets of aborted records, by producer."""

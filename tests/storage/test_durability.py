@@ -1,5 +1,6 @@
 """Group commit: who waits for which sync, what a failed one means, and that what was promised survives a power cut."""
 
+from contextlib import suppress
 from random import Random
 from threading import Thread
 
@@ -186,8 +187,8 @@ def test_what_was_cut_off_is_not_confirmed_by_what_took_its_place() -> None:
     assert made is not None
     made.run()
     truncate_to(desk.orders, 1, NOW_MS)
-    for value in (b"x", b"y", b"z"):
-        append(desk.orders, value, epoch=1)
+    for other in (b"x", b"y", b"z"):
+        append(desk.orders, other, epoch=1)
     assert desk.commit.complete(made) == [(each, Verdict.CUT_OFF) for each in "abc"]
     assert desk.orders.recovery_point <= 1
     desk.write(desk.orders, "new")
@@ -312,10 +313,8 @@ def test_what_was_confirmed_survives_a_power_cut(seed: int) -> None:
     rng = Random(seed)
     life = Life(rng)
     life.desk.disk.cut_power(rng.randint(1, 700))
-    try:
+    with suppress(PowerCut):
         life.run(120)
-    except PowerCut:
-        pass
     for image in life.desk.disk.power_cut_images(rng, 6):
         life.check(image)
 

@@ -124,7 +124,7 @@ def tell(story: Story) -> None:
 
 # ---------------------------------------------------------------------------------------- bad checkpoints
 
-BAD = {
+BAD: dict[str, Callable[[bytes], bytes | None]] = {
     "empty": lambda data: b"",
     "missing": lambda data: None,
     "no newline at the end": lambda data: data[:-1],
@@ -266,7 +266,7 @@ def test_a_disk_that_fails_at_any_step(
                 act(story)
         except StorageError as error:
             failed += 1
-            assert log_dir.is_offline and log_dir.failure in str(error)
+            assert log_dir.is_offline and str(log_dir.failure) in str(error)
             ops = story.disk.op_count
             log_dir.close()
             # Not even a lock is left, and nothing was written.
