@@ -224,6 +224,10 @@ class Waker:
         self._paths: dict[str, None] = {}
         self._woken = asyncio.Event()
 
+    @property
+    def is_woken(self) -> bool:
+        return bool(self._paths)
+
     def wake(self, path: str) -> None:
         self._paths[path] = None
         self._woken.set()

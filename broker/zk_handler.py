@@ -8,7 +8,7 @@ Kazoo's own handler is bent in these places:
   for some 270; the bytes of requests that were dropped stay in it until kazoo reads, which it does when connected.
 - A server is asked whether it serves before a session is asked for (see `zk_words`).
 - When the event loop hangs, so does the broker, and its session has to end like that of one that died.
-- Kazoo makes an epoll object for every wait. Plain poll takes a third off each operation.
+- Kazoo makes an epoll object for every wait, five times per request. With plain poll a request takes half the time.
 """
 
 from __future__ import annotations

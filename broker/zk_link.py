@@ -134,7 +134,7 @@ class ZkLink(SessionDesk):
             ",".join(self._hosts),
             timeout=self._session_seconds,
             handler=self._handler,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.01, backoff=2, max_delay=1.0),
             # Whether an operation may be repeated is for the caller to know.
             command_retry=KazooRetry(max_tries=0),
             logger=_kazoo_log(),

@@ -15,6 +15,9 @@ from minikafka.protocol.errors import DecodeError
 
 API_VERSIONS_KEY: Final = 18
 
+TAGS_MAX: Final = 1 << 10
+"""Kafka defines none in headers; a frame full of them would keep the reader busy for seconds."""
+
 _FIXED: Final = struct.Struct(">hhi")
 _FIXED_AND_LENGTH: Final = struct.Struct(">hhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -48,7 +51,7 @@ def decode_request_header(frame: bytes | bytearray, flexible: bool) -> tuple[Req
             client_id = frame[pos : pos + length].decode()
             pos += length
         if flexible:
-            pos = skip_tags(frame, pos) if frame[pos] else pos + 1
+            pos, _ = skip_tags(frame, pos, TAGS_MAX)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"request header: {error}") from error
     if pos > len(frame):
@@ -84,6 +87,7 @@ def response_body_position(frame: bytes | bytearray, flexible: bool) -> int:
     if not flexible:
         return _CORRELATION_ID.size
     try:
-        return skip_tags(frame, _CORRELATION_ID.size)
+        pos, _ = skip_tags(frame, _CORRELATION_ID.size, TAGS_MAX)
+        return pos
     except IndexError as error:
         raise DecodeError(f"response header: {error}") from error

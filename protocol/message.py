@@ -27,8 +27,9 @@ class Message(Struct):
     versions: ClassVar[tuple[int, int]]
     flexible: ClassVar[int] = FOREVER
     max_elements: ClassVar[int] = 1 << 24
-    """Array elements one message may hold in all.  An element can take one byte on the wire and a
-    hundred in memory, so the size of a frame alone does not bound what its message occupies."""
+    """Array elements and tagged fields one message may hold in all.  An element can take a dozen bytes
+    on the wire and hundreds in memory, so the size of a frame alone does not bound what its message
+    occupies, nor how long it takes to read."""
 
     @classmethod
     def decode(cls, buf: bytes | bytearray, version: int, pos: int = 0) -> Self:
@@ -36,11 +37,15 @@ class Message(Struct):
         decoder = _decoders.get((cls, version)) or _compiled_decoder(cls, version)
         try:
             return cast(Self, decoder(buf, pos))
-        except (IndexError, struct.error, UnicodeDecodeError) as error:
+        except (DecodeError, IndexError, struct.error, UnicodeDecodeError) as error:
             raise DecodeError(f"{cls.__name__} v{version}: {error}") from error
 
     def encode(self, version: int, out: bytearray | None = None) -> list[Buffer]:
         """The message as parts to be written one after the other, large records uncopied.
+
+        Fields that the version lacks are left out, whatever their value: who must not lose one, such as
+        a group instance id, looks at the version first.  A number that does not fit its field and a string
+        of more than 32,767 bytes are a struct.error.
 
         `out`, when given, holds what goes before the message (a frame's size and header) and
         becomes the beginning of the first part.
@@ -62,7 +67,8 @@ class Request(Message):
     """What a client or another broker asks."""
 
     api_key: ClassVar[int]
-    # Anyone may send one: a million elements come to some 100 MB of objects at the most.
+    # Anyone may send one.  The largest elements are topics to create: 330 bytes each, a million of them
+    # 350 MB; most requests stay far below that.
     max_elements: ClassVar[int] = 1 << 20
 
 

@@ -65,8 +65,8 @@ class Pipeline(Generic[Waiting]):
         """The frame of a request whose answer is to be expected, as parts to write."""
         api = APIS[request.api_key]
         flexible = api.is_flexible(version)
-        self._expect(api.response, version, response_header_is_flexible(api.key, flexible), waiting)
-        return self._frame(request, version, flexible)
+        header_is_flexible = response_header_is_flexible(api.key, flexible)
+        return self._ask(request, api.response, version, flexible, header_is_flexible, waiting)
 
     def send_unanswered(self, request: Request, version: int) -> list[Buffer]:
         """The frame of a request that gets no answer: Produce with acks=0."""
@@ -74,8 +74,7 @@ class Pipeline(Generic[Waiting]):
 
     def send_control(self, request: Body, answer: type[Answer], version: int, waiting: Waiting) -> list[Buffer]:
         """The frame of a control-plane request, whose headers are classic."""
-        self._expect(answer, version, False, waiting)
-        return self._frame(request, version, False)
+        return self._ask(request, answer, version, False, False, waiting)
 
     def receive(self, frame: bytes | bytearray) -> tuple[Waiting, Any]:
         """What waited for this answer, and the answer."""

@@ -73,6 +73,12 @@ class OffsetCheckpoint:
         self._is_known = True
         return None
 
+    def assume(self, partition: Partition, offset: int) -> None:
+        """Add an offset for a partition that has none."""
+        if partition not in self.offsets:
+            self.offsets[partition] = offset
+            self._is_known = False
+
     def rewrite(self, offsets: Mapping[Partition, int]) -> Rewrite | None:
         """What to write for these to be its offsets; None if they are."""
         if self._is_known and offsets == self.offsets:

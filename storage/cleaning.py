@@ -15,7 +15,7 @@ Groups have to be used in their order for that.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import le, sub
 from typing import NamedTuple, cast
@@ -82,7 +82,7 @@ class CleanedGroup(NamedTuple):
         return sum(segment.size for segment in self.old)
 
 
-def clean(disk: Disk, plan: CompactionPlan) -> Iterator[CleanedGroup]:
+def clean(disk: Disk, plan: CompactionPlan) -> Generator[CleanedGroup]:
     """Clean a log, group by group; closing the iterator stops it between two groups.
 
     Raises CompactionStopped and Uncleanable; CorruptLog for batches that rotted, StorageError if the disk fails. The

@@ -53,6 +53,9 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
     state_files = StateFiles(disk, directory)
     restore_from = None if state.is_clean else _Recovery(disk, directory, segments, config, state).run()
     log_end_offset = segments.active.reopen()
+    if log_end_offset < state.log_start_offset and not state.is_clean:
+        # Records that were deleted are lost as well, and their offsets must not be given to others.
+        log_end_offset = _go_on_at(state.log_start_offset, disk, directory, config, segments)
     log_start_offset = min(max(state.log_start_offset, segments.first.base_offset), log_end_offset)
     epochs = _load_epochs(segments, state_files, restore_from, log_start_offset, log_end_offset)
     state_files.delete_snapshots(above=log_end_offset)
@@ -88,6 +91,12 @@ def _find_segments(disk: Disk, directory: str, config: LogConfig, log_start_offs
     return Segments(segments or [Segment.create(disk, directory, log_start_offset, config)])
 
 
+def _go_on_at(offset: int, disk: Disk, directory: str, config: LogConfig, segments: Segments) -> int:
+    segments.active.seal()
+    segments.add(Segment.create(disk, directory, offset, config))
+    return offset
+
+
 # ----------------------------------------------------------------------------------------- recovery
 
 
@@ -109,24 +118,32 @@ class _Recovery:
         # It may have been once, and no longer be by its configuration.
         self._is_compacted = config.cleanup_compact
         self._recovery_point = state.recovery_point
+        self._log_start_offset = state.log_start_offset
 
     def run(self) -> int:
         """Returns the base offset of the first segment that was checked."""
+        # Of what was deleted some may be back, and hold anything if it was never synced.
+        self._drop([segment for segment in self._segments if self._is_expired(segment)])
         suspects = self._segments.from_offset(self._recovery_point)
         for number, segment in enumerate(suspects):
             good = self._good_part(segment)
-            if good.flaw is not None:
-                if good.next_offset < self._recovery_point:
-                    raise CorruptLog(
-                        good.flaw.path,
-                        good.flaw.position,
-                        f"{good.flaw.reason}; offsets below {self._recovery_point} were on disk already",
-                    )
+            if good.flaw is not None and good.next_offset < self._recovery_point:
+                raise CorruptLog(
+                    good.flaw.path,
+                    good.flaw.position,
+                    f"{good.flaw.reason}; offsets below {self._recovery_point} were on disk already",
+                )
+            is_end = good.flaw is not None or self._is_loss_after(segment, good.next_offset)
+            if is_end:
                 self._drop(suspects[number + 1 :])
             segment.recover(good.size, is_last=segment is self._segments.active)
-            if good.flaw is not None:
+            if is_end:
                 break
         return suspects[0].base_offset
+
+    def _is_expired(self, segment: Segment) -> bool:
+        next_base = self._segments.next_base(segment)
+        return next_base is not None and next_base <= self._log_start_offset
 
     def _good_part(self, segment: Segment) -> _GoodPart:
         section, limit_offset = segment.section(), self._segments.next_base(segment)
@@ -139,24 +156,27 @@ class _Recovery:
                 batch.check_crc()
                 self._is_compacted |= batch.base_offset > next_offset
                 end, next_offset = position + batch.size, batch.next_offset
-            if limit_offset is not None and self._is_lost(next_offset, limit_offset):
-                raise CorruptLog(section.path, end, f"there is nothing from offset {next_offset} to {limit_offset - 1}")
         except CorruptLog as flaw:
             return _GoodPart(end, next_offset, flaw)
         except CorruptRecord as error:
             return _GoodPart(end, next_offset, CorruptLog(section.path, end, str(error)))
         return _GoodPart(end, next_offset, None)
 
-    def _is_lost(self, next_offset: int, base_offset: int) -> bool:
-        """Whether batches are missing before the next segment; below the recovery point none can have been lost."""
-        return base_offset > next_offset >= self._recovery_point and not self._is_compacted
+    def _is_loss_after(self, segment: Segment, next_offset: int) -> bool:
+        """Whether batches are missing between this segment and the next.
 
-    def _drop(self, later: list[Segment]) -> None:
-        if not later:
+        Below the recovery point none can have been lost, and below the log start offset none matter.
+        """
+        next_base = self._segments.next_base(segment)
+        known_offset = max(next_offset, self._recovery_point, self._log_start_offset)
+        return next_base is not None and next_base > known_offset and not self._is_compacted
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Remove them, and for good: they must not come back once other batches have their offsets."""
+        if not segments:
             return
-        self._segments.replace(later, ())
-        # The last first, and for good: they must not come back once other batches have their offsets.
-        for segment in reversed(later):
+        self._segments.replace(segments, ())
+        for segment in reversed(segments):
             segment.rename_deleted()
             segment.unlink_deleted()
         self._disk.fsync_dir(self._directory)

@@ -52,6 +52,10 @@ _NAME_BYTES_MAX = 255
 _J = TypeVar("_J", bound=Job)
 
 
+_DISCARD_DELAY_MIN_MS = 1000
+"""Whatever is configured: a thread may be in the middle of reading or syncing a file, and must not find it closed."""
+
+
 class _Discarded(NamedTuple):
     """What is to go, and when."""
 
@@ -148,6 +152,9 @@ class LogDir:
             log = load_log(self.disk, directory, config, state, now_ms)
         except CorruptLog as error:
             self.corrupt[partition] = error
+            if self.was_clean:
+                # All of it was on disk, which the next start, without a marker, must not take for a torn end.
+                self.checkpoints.recovery_points.assume(partition, INT64_MAX)
             return
         log.update_high_watermark(self.checkpoints.high_watermarks.offsets.get(partition, 0))
         self.logs[partition] = log
@@ -259,7 +266,7 @@ class LogDir:
         delay_ms = 0
         if log is not None:
             segments += [*log.segments, *log.retired]
-            delay_ms = log.config.file_delete_delay_ms
+            delay_ms = _delay_ms(log)
         self._discarded.append(_Discarded(now_ms + delay_ms, new, segments, extent))
         return self._begun(MoveAway(self.disk, old, new))
 
@@ -304,7 +311,7 @@ class LogDir:
         self.check_online()
         for log in self.logs.values():
             if log.retired:
-                due_ms = now_ms + log.config.file_delete_delay_ms
+                due_ms = now_ms + _delay_ms(log)
                 self._discarded.append(_Discarded(due_ms, log.directory, log.retired, Extent.SEGMENTS))
                 log.retired = []
         due = [each for each in self._discarded if each.due_ms <= now_ms]
@@ -341,6 +348,10 @@ class LogDir:
         assert self._unfinished_count == 1
         job.run()
         self.finish(job)
+
+
+def _delay_ms(log: Log) -> int:
+    return max(_DISCARD_DELAY_MIN_MS, log.config.file_delete_delay_ms)
 
 
 def checked_dir_name(partition: Partition) -> str:

@@ -86,8 +86,7 @@ def _end_of_expired(log: Log, is_expired: Callable[[Segment], bool]) -> int | No
         for segment in log.segments:
             next_base = log.segments.next_base(segment)
             end = log.log_end_offset if next_base is None else next_base
-            is_empty_active = next_base is None and segment.size == 0
-            if log.high_watermark < end or is_empty_active or not is_expired(segment):
+            if log.high_watermark < end or not is_expired(segment):
                 break
             found = end
     except OSError as error:

@@ -275,6 +275,10 @@ class Segment:
             if batch.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
             next_offset = batch.last_offset + 1
+        if self.offset_index.last_offset >= next_offset:
+            # An entry about batches that are not there; new ones would have to come before it.
+            self.rebuild_indexes()
+            return self.reopen()
         self._largest = largest
         assert self.first_timestamp is not None
         self.is_sealed = False

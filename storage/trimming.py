@@ -6,8 +6,8 @@ it mapped: the part that stays is written to a new file, which then takes the pl
 
 What is cut off at the end is gone from the disk before the call returns.  Otherwise it could come back after
 a power cut, behind or between batches that another leader has written since, and nothing would show it.
-Whoever keeps recovery points on disk lowers the log's to the offset before it is cut: else a crash in the
-middle of it looks like the loss of something that was safe.
+Whoever keeps recovery points on disk lowers the log's to `end_after_cut` before it is cut: else a crash in
+the middle of it looks like the loss of something that was safe.
 """
 
 from __future__ import annotations
@@ -22,6 +22,16 @@ from minikafka.storage.replay import rebuild_producers, restore_txn_index
 from minikafka.storage.segment import Segment
 
 _COPY_BYTES = 1 << 20
+
+
+def end_after_cut(log: Log, offset: int) -> int:
+    """The log end offset that `truncate_to` would leave: batches go whole."""
+    if not log.segments.first.base_offset <= offset < log.log_end_offset:
+        return min(offset, log.log_end_offset)
+    try:
+        return _cut_at(log, log.segments.holding(offset), offset)[1]
+    except OSError as error:
+        raise log.failure("truncate", error) from error
 
 
 def truncate_to(log: Log, offset: int, now_ms: int) -> bool:

@@ -5,20 +5,15 @@ means the same, as in Bitnami's image. The environment is shared with others, th
 clients, and those that Kubernetes makes up for a service called kafka are no keys and are passed over.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from minikafka.broker.config.keys import broker_keys
 
-_PREFIX: Final = re.compile(r"KAFKA_(?:CFG_)?(?=.)")
-_UNDERSCORES: Final = re.compile(r"_{1,3}")
-_MEANINGS: Final = {"_": ".", "__": "_", "___": "-"}
-
-_NO_KEYS: Final = re.compile(
-    "KAFKA_(?:"
+_PREFIX: Final = "KAFKA_"
+_NO_KEYS: Final = (
+    "(?:"
     # Kafka's scripts and the images around them.
     r"(?:HEAP|GC_LOG|JVM_PERFORMANCE|DEBUG)_OPTS|OPTS|DEBUG|DEBUG_\w+|JMX_\w+|(?:TOOLS_)?LOG4J_\w+|CLASSPATH"
     r"|VERSION|SCALA_VERSION|HOME|USER|GROUP|CREATE_TOPICS|KRAFT_CLUSTER_ID"
@@ -34,15 +29,14 @@ _NO_KEYS: Final = re.compile(
 def keys_of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Key, value and variable of all that is meant for the broker, in the order of the variables' names."""
     for variable in sorted(environment):
-        prefix = _PREFIX.match(variable)
-        if prefix is None or _NO_KEYS.fullmatch(variable):
-            continue
-        name = _UNDERSCORES.sub(_meaning, variable[prefix.end() :].lower())
-        yield _as_declared(name), environment[variable], variable
+        rest = variable.removeprefix(_PREFIX)
+        if rest not in ("", variable) and not re.fullmatch(_NO_KEYS, rest):
+            yield _as_declared(_key(rest.removeprefix("CFG_"))), environment[variable], variable
 
 
-def _meaning(found: re.Match[str]) -> str:
-    return _MEANINGS[found[0]]
+def _key(rest: str) -> str:
+    # Three before two before one; a blank cannot be part of a variable's name.
+    return rest.lower().replace("___", "-").replace("__", " ").replace("_", ".").replace(" ", "_")
 
 
 def _as_declared(name: str) -> str:

@@ -1,7 +1,5 @@
 """What is wrong with the configuration, in one line that says where, and how values are shown in such lines."""
 
-from __future__ import annotations
-
 from typing import Final
 
 _SHOWN_MAX: Final = 100

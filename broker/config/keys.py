@@ -17,10 +17,7 @@ Any broker key may be set for one listener as `listener.name.<name>.<key>`, some
 `listener.name.<name>.<mechanism>.<key>`.
 """
 
-from __future__ import annotations
-
 import json
-import re
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
 from functools import cache
@@ -125,7 +122,7 @@ _SYNONYMS_BY_NAME: Final[dict[str, tuple[str, ...]]] = {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
 
-_FOR_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_FOR_LISTENER: Final = "listener.name."
 _FOR_MECHANISM: Final = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
@@ -153,15 +150,15 @@ def broker_key(name: str) -> Key | None:
 
 def base_name(name: str) -> str:
     """The key without listener and mechanism; other keys as they are."""
-    found = _FOR_LISTENER.fullmatch(name)
-    if found is None:
+    if not is_for_listener(name):
         return name
-    base = found[1]
+    base = name.removeprefix(_FOR_LISTENER).partition(".")[2]
     return next((key for key in _FOR_MECHANISM if base.endswith(f".{key}")), base)
 
 
 def is_for_listener(name: str) -> bool:
-    return _FOR_LISTENER.fullmatch(name) is not None
+    listener, point, base = name.removeprefix(_FOR_LISTENER).partition(".")
+    return name.startswith(_FOR_LISTENER) and bool(listener and point and base)
 
 
 def synonyms(name: str) -> tuple[str, ...]:
@@ -176,20 +173,24 @@ def displaced(name: str) -> tuple[str, ...]:
     return (name,) if is_for_listener(name) else synonyms(name)
 
 
+_NAME_MAX: Final = 100
+"""Characters of an unknown name that are looked at: comparing takes time by the square of their number."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known key that somebody may have meant."""
     # Imported where it is needed: only whoever mistypes a key pays for it.
     from difflib import get_close_matches
 
     by_folded = {each.casefold(): each for each in known}
-    found = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    found = get_close_matches(name[:_NAME_MAX].casefold(), by_folded, n=1, cutoff=0.5)
     return by_folded[found[0]] if found else None
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
     """What to say of a key that nobody knows. Its value could be a secret under a mistyped name."""
     meant = nearest(name, known)
-    return f"unknown key {name[:100]!r}" + (f", did you mean {meant!r}?" if meant else "")
+    return f"unknown key {name[:_NAME_MAX]!r}" + (f", did you mean {meant!r}?" if meant else "")
 
 
 def _read(file: str) -> dict[str, Key]:

@@ -7,20 +7,15 @@ anything else a backslash only takes away that character's meaning. The last of 
 Java takes the bytes for Latin-1. What is not plain ASCII is UTF-8 in practice and is read as such where it can be.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from minikafka.broker.config.errors import ConfigError
 
-_NATURAL_LINE: Final = re.compile(r"\r\n|\r|\n")
 _BLANKS: Final = " \t\f"
-# A key ends at the first separator or blank that no backslash precedes.
-_KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*\\?", re.DOTALL)
-_SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
-_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_ENDS_OF_KEY: Final = "=:" + _BLANKS
+_ESCAPE: Final = r"(?s)\\(u[0-9a-fA-F]{4}|.|$)"
 _MEANINGS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -59,7 +54,7 @@ def format_properties(values: Mapping[str, str]) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
     """Lines with their continuations, without comments and blank ones."""
     whole, first = "", 0
-    for number, natural in enumerate(_NATURAL_LINE.split(text), 1):
+    for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         line = natural.lstrip(_BLANKS)
         if not first:
             if not line or line[0] in "#!":
@@ -79,21 +74,28 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _assignment(line: str, number: int, name: str) -> Property:
-    key = _KEY.match(line)
-    assert key is not None
-    separator = _SEPARATOR.match(line, key.end())
-    assert separator is not None
+    end = _end_of_key(line)
+    rest = line[end:].lstrip(_BLANKS)
+    value = rest[1:].lstrip(_BLANKS) if rest[:1] in ("=", ":") else rest
     try:
-        return Property(_unescaped(key[0]), _unescaped(line[separator.end() :]), number)
+        return Property(_unescaped(line[:end]), _unescaped(value), number)
     except ValueError as error:
         raise ConfigError(f"{name}:{number}: {error}") from error
+
+
+def _end_of_key(line: str) -> int:
+    """Where the first separator or blank is that no backslash precedes."""
+    at = 0
+    while at < len(line) and line[at] not in _ENDS_OF_KEY:
+        at += 2 if line[at] == "\\" else 1
+    return min(at, len(line))
 
 
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     # Characters beyond 16 bits are written as two halves; one without the other is an error.
-    units = _ESCAPE.sub(_meaning, text).encode("utf-16-be", "surrogatepass")
+    units = re.sub(_ESCAPE, _meaning, text).encode("utf-16-be", "surrogatepass")
     try:
         return units.decode("utf-16-be")
     except UnicodeDecodeError as error:

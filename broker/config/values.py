@@ -4,8 +4,6 @@ Configs travel and are stored as text. Blanks around a value do not count, numbe
 separated by commas. Numbers that are not finite are refused, which Kafka lets pass and then stumbles over.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from math import isfinite
@@ -18,10 +16,11 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 # What Java's `trim` takes away, and what its `\s` is.
 _BLANKS: Final = "".join(map(chr, range(0x21)))
-_COMMA: Final = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
+_BLANKS_AT_COMMA: Final = " \t\n\v\f\r"
 
-_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
-_DECIMAL: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+# Patterns are texts: `re` compiles them on first use and keeps them, and most brokers never need most of them.
+_WHOLE: Final = r"[+-]?[0-9]+"
+_DECIMAL: Final = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
 _BITS: Final = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 # The longest number of 64 bits has 19 digits; more could only be zeros in front.
 _DIGITS_MAX: Final = 40
@@ -29,17 +28,17 @@ _DIGITS_MAX: Final = 40
 # Releases of Kafka, with the highest of the internal versions on the way to each.
 _RELEASES: Final = {
     **dict.fromkeys(("0.8.0", "0.8.1", "0.8.2", "0.9.0"), -1),
-    **{"0.10.0": 1, "0.10.1": 2, "0.10.2": 0, "0.11.0": 2, "1.0": 0, "1.1": 0},
-    **{"2.0": 1, "2.1": 2, "2.2": 1, "2.3": 1, "2.4": 1, "2.5": 0, "2.6": 0, "2.7": 2, "2.8": 1},
-    **{"3.0": 1, "3.1": 0, "3.2": 0, "3.3": 3, "3.4": 0, "3.5": 2, "3.6": 2, "3.7": 4, "3.8": 0, "3.9": 0, "4.0": 1},
+    **dict.fromkeys(("0.10.2", "1.0", "1.1", "2.5", "2.6", "3.1", "3.2", "3.4", "3.8", "3.9"), 0),
+    **dict.fromkeys(("0.10.0", "2.0", "2.2", "2.3", "2.4", "2.8", "3.0", "4.0"), 1),
+    **dict.fromkeys(("0.10.1", "0.11.0", "2.1", "2.7", "3.5", "3.6"), 2),
+    "3.3": 3,
+    "3.7": 4,
 }
-_VERSION: Final = re.compile(r"(0\.[0-9]+\.[0-9]+|[1-9][0-9]*\.[0-9]+)(?:-IV([0-9]+)|(?:\.[0-9]+)*)")
+_VERSION: Final = r"(0\.[0-9]+\.[0-9]+|[1-9][0-9]*\.[0-9]+)(?:-IV([0-9]+)|(?:\.[0-9]+)*)"
 
-_HOST_AND_PORT: Final = r"(?:[0-9A-Za-z._%-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}"
-_ZOOKEEPER: Final = re.compile(
-    r"(?:[0-9A-Za-z._%-]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?"
-    r"(?:\s*,\s*(?:[0-9A-Za-z._%-]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?)*(?:/[^\s,]*)?"
-)
+_HOST: Final = r"(?:[0-9A-Za-z._%-]+|\[[0-9A-Fa-f:.%]+\])"
+_HOST_AND_PORT: Final = _HOST + r":[0-9]{1,5}"
+_SERVER: Final = _HOST + r"(?::[0-9]{1,5})?"
 
 
 def parse(key: Key, text: str) -> Value:
@@ -77,7 +76,7 @@ def allowed(key: Key) -> str:
 def split(text: str) -> tuple[str, ...]:
     """The elements of a list; an empty text has none."""
     stripped = text.strip(_BLANKS)
-    return tuple(_COMMA.split(stripped)) if stripped else ()
+    return tuple(each.strip(_BLANKS_AT_COMMA) for each in stripped.split(",")) if stripped else ()
 
 
 def _allowed_number(key: Key) -> str:
@@ -109,7 +108,7 @@ def _whole(bits: int) -> Callable[[str], int | None]:
     limit = 1 << (bits - 1)
 
     def number(text: str) -> int | None:
-        if len(text) > _DIGITS_MAX or not _WHOLE.fullmatch(text):
+        if len(text) > _DIGITS_MAX or not re.fullmatch(_WHOLE, text):
             return None
         value = int(text)
         return value if -limit <= value < limit else None
@@ -118,7 +117,7 @@ def _whole(bits: int) -> Callable[[str], int | None]:
 
 
 def _double(text: str) -> float | None:
-    found = _DECIMAL.fullmatch(text)
+    found = re.fullmatch(_DECIMAL, text)
     value = float(found[1]) if found else float("nan")
     return value if isfinite(value) else None
 
@@ -138,7 +137,7 @@ _PARSERS: Final[dict[Kind, Callable[[str], Value]]] = {
 
 
 def _is_version(value: Value) -> bool:
-    found = _VERSION.fullmatch(str(value))
+    found = re.fullmatch(_VERSION, str(value))
     # Without internal version any patch release will do: 3.9.1 counts as 3.9.
     return found is not None and int(found[2] or -1) <= _RELEASES.get(found[1], -2)
 
@@ -146,6 +145,11 @@ def _is_version(value: Value) -> bool:
 def _is_throttled(value: Value) -> bool:
     assert isinstance(value, tuple)
     return value == ("*",) or all(re.fullmatch(r"(?:[0-9]+:[0-9]+)?", each) for each in value)
+
+
+def _is_ensemble(value: Value) -> bool:
+    servers, _, path = str(value).partition("/")
+    return all(re.fullmatch(_SERVER, each) for each in split(servers) or ("",)) and not set(path) & set(" ,")
 
 
 def _each(pattern: str) -> Callable[[Value], bool]:
@@ -161,7 +165,7 @@ _FORMS: Final[dict[str, tuple[str, Callable[[Value], bool]]]] = {
     "throttled": ("* or a list of partition:broker", _is_throttled),
     "version": ("a version of Kafka up to 4.0", _is_version),
     "voters": ("a list of id@host:port", _each(r"[0-9]+@" + _HOST_AND_PORT)),
-    "zookeeper": ("host:port,host:port/path", lambda value: _ZOOKEEPER.fullmatch(str(value)) is not None),
+    "zookeeper": ("host:port,host:port/path", _is_ensemble),
 }
 
 

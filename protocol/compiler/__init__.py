@@ -9,5 +9,6 @@ Rules the generated code relies on:
   `message` turns these three into DecodeError, at one place.
 * Neighbouring fixed-size values, among them the length of the string or array that follows, are
   one `struct` call.
-* Every array takes its count out of one budget before anything is allocated for it.
+* Arrays and tagged fields take their counts out of one budget before anything is allocated for
+  them: it bounds what a message occupies and how long it takes to read.
 """

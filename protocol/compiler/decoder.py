@@ -21,8 +21,10 @@ _NAMES: dict[str, Any] = {
     "new": object.__new__,
     "view": memoryview,
     "read_uvarint": read_uvarint,
+    "count_tags": runtime.count_tags,
     "skip_tags": runtime.skip_tags,
     "long_length": runtime.long_length,
+    "long_string_length": runtime.long_string_length,
     "unexpected_null": runtime.unexpected_null,
     "bad_count": runtime.bad_count,
     "bad_tag_size": runtime.bad_tag_size,
@@ -82,21 +84,21 @@ class _Decoder:
         self.flush()
         return length
 
-    def check_length(self, length: str, name: str) -> None:
+    def check_length(self, length: str, name: str, read_long: str = "long_length") -> None:
         """Read a compact length to its end; refuse null."""
         if self.flexible:
-            self.source(f"if not 0 < {length} < 128: {length}, pos = long_length(buf, pos, {length}, {name!r})")
+            self.source(f"if not 0 < {length} < 128: {length}, pos = {read_long}(buf, pos, {length}, {name!r})")
         else:
             self.source(f"if {length} < 0: unexpected_null({name!r})")
 
     @contextmanager
-    def unless_null(self, length: str, name: str, target: str) -> Iterator[None]:
+    def unless_null(self, length: str, name: str, target: str, read_long: str = "long_length") -> Iterator[None]:
         """A branch for null, and one in which the length is read to its end."""
         with self.source.block(f"if {length} {'== 0' if self.flexible else '< 0'}:"):
             self.source(f"{target} = None")
         with self.source.block("else:"):
             if self.flexible:
-                self.source(f"if {length} > 127: {length}, pos = long_length(buf, pos, {length}, {name!r})")
+                self.source(f"if {length} > 127: {length}, pos = {read_long}(buf, pos, {length}, {name!r})")
             yield
 
     # ---------------------------------------------------------------------------------- structs
@@ -123,11 +125,11 @@ class _Decoder:
         self.fixed(count, "B")
         self.flush()
         if not known:
-            self.source(f"if {count}: pos = skip_tags(buf, pos - 1)")
+            self.source(f"if {count}: pos, left = skip_tags(buf, pos - 1, left)")
             return
         tag, size, stop = (self.source.fresh(p) for p in ("tag", "size", "stop"))
         with self.source.block(f"if {count}:"):
-            self.source(f"{count}, pos = read_uvarint(buf, pos - 1)")
+            self.source(f"{count}, pos = count_tags(buf, pos - 1, left); left -= {count}")
             with self.source.block(f"for _ in range({count}):"):
                 self.source(f"{tag}, pos = read_uvarint(buf, pos)")
                 self.source(f"{size}, pos = read_uvarint(buf, pos)")
@@ -171,11 +173,12 @@ class _Decoder:
         }[wire.kind]
         step = f"{stop} = pos + {length}{' - 1' if self.flexible else ''}"
         read = f"{step}; {target} = {taken}; pos = {stop}"
+        read_long = "long_string_length" if wire.kind is Kind.STRING else "long_length"
         if nullable:
-            with self.unless_null(length, name, target):
+            with self.unless_null(length, name, target, read_long):
                 self.source(read)
         else:
-            self.check_length(length, name)
+            self.check_length(length, name, read_long)
             self.source(read)
 
     def _nested(self, cls: type[Struct], target: str, nullable: bool) -> None:

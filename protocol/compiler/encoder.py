@@ -17,6 +17,11 @@ from minikafka.protocol.compiler.source import Source
 from minikafka.protocol.schema import Field, Kind, Struct, Wire
 from minikafka.protocol.varint import write_uvarint
 
+_NAMES: dict[str, Any] = {
+    "write_uvarint": write_uvarint,
+    "write_long_string_length": runtime.write_long_string_length,
+}
+
 
 def compile_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
     """A function `(message, out) -> parts`, the first part beginning with `out`."""
@@ -30,12 +35,16 @@ def compile_encoder(cls: type[Struct], version: int, flexible: bool) -> Any:
 
 
 class _Piece(NamedTuple):
-    """One pending value: `length_of` names the count of compact lengths and arrays."""
+    """One pending value: `length_of` names the count of compact lengths and arrays.
+
+    `write_long` is what writes a compact length that takes more than a byte.
+    """
 
     value: str
     format: str
     length_of: str = ""
     is_array: bool = False
+    write_long: str = ""
 
 
 class _Run:
@@ -72,7 +81,7 @@ class _Run:
         for at, piece in enumerate(pieces):
             if piece.length_of and not piece.is_array:
                 self._write_together(pieces[start:at])
-                self.source(f"write_uvarint(out, {piece.value})")
+                self.source(f"{piece.write_long}(out, {piece.value})")
                 start = at + 1
         self._write_together(pieces[start:])
 
@@ -91,7 +100,7 @@ class _Run:
 
 class _Encoder:
     def __init__(self, title: str, version: int, flexible: bool) -> None:
-        self.source = Source(title, {"write_uvarint": write_uvarint})
+        self.source = Source(title, _NAMES)
         self.version = version
         self.flexible = flexible
         self._run = _Run(self.source)
@@ -103,9 +112,10 @@ class _Encoder:
         self._run.flush()
 
     def length(self, count: str, format: str) -> None:
-        """A count, compact or in `format`."""
+        """A count, compact or in `format`, which is "h" for strings only."""
         if self.flexible:
-            self._run.pieces.append(_Piece(f"{count} + 1", "B", count))
+            write_long = "write_long_string_length" if format == "h" else "write_uvarint"
+            self._run.pieces.append(_Piece(f"{count} + 1", "B", count, write_long=write_long))
         else:
             self.fixed(count, format)
 

@@ -24,7 +24,7 @@ from minikafka.protocol.records.walk import Base, Column, Headers, Places, Recor
 # Fewer records are read one by one before a run of them is set up.
 _RUN_ROWS_MIN = 8
 
-# Looking for a run compares columns of this many rows at most.
+# No part is larger, so that what is made of it at a time stays in the processor's cache.
 _ROWS_MAX = 4096
 
 

@@ -5,9 +5,9 @@
     Walked     records of all shapes, one by one
 
 Runs are tried first. Two short ones in a batch are taken as a sign that its records are of all shapes, and the rest is
-read in one of the other ways; being wrong about that costs time only. No part has more rows than its caller allows,
-so that looking for a run costs little however often it ends soon, and memory is bounded where parts are used one
-after the other.
+read in one of the other ways; being wrong about that costs time only. A run is looked for in not many more rows than
+the last one had, so that it costs little however often runs end. No part has more rows than its caller allows, so that
+memory is bounded where parts are used one after the other.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from minikafka.protocol.records.walk import Base, Column, Places, Record, locate
 
 _SHORT_RUN_ROWS = 16
 _SHORT_RUNS_MAX = 2
+
+# One run ends where the offset delta takes two bytes, so most first runs are this long.
+_FIRST_RUN_ROWS_MAX = 64
+_RUN_GROWTH_MAX = 16
 
 # Below this, some dozen numpy calls cost more than reading the records one by one.
 _SCATTERED_ROWS_MIN = 48
@@ -107,12 +111,14 @@ def iter_parts(
     check_count(payload, count)
     part: Part
     pos = short_runs = 0
+    run_rows_max = _FIRST_RUN_ROWS_MAX
     while count:
         rows = min(count, rows_max)
         try:
             if rows >= run_rows_min and short_runs < _SHORT_RUNS_MAX:
-                part = Run(payload, pos, rows, base, numpy and numpy.cut)
+                part = Run(payload, pos, min(rows, run_rows_max), base, numpy and numpy.cut)
                 short_runs += part.rows < _SHORT_RUN_ROWS
+                run_rows_max = part.rows * _RUN_GROWTH_MAX
             elif numpy is not None and rows >= _SCATTERED_ROWS_MIN:
                 part = numpy.scattered(payload, pos, rows, base)
             else:

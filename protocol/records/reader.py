@@ -26,9 +26,13 @@ _RUN_ROWS_MIN = 24
 _ROWS_MAX = 256
 
 
-def iter_records(batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator[Record]:
-    """The records of a batch in order; CorruptRecord at the first flaw, or for inflating past `max_bytes`."""
-    payload, count, base = batch.payload(max_bytes), batch.record_count, base_of(batch)
+def iter_records(
+    batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX, *, with_headers: bool = True
+) -> Iterator[Record]:
+    """The records of a batch in order; CorruptRecord at the first flaw, or for inflating past `max_bytes`.
+
+    Who does not need headers, and cannot trust the sender, does better without: they are checked, but not made."""
+    payload, count, base = batch.payload(max_bytes), batch.record_count, base_of(batch, with_headers)
     if count < _RUN_ROWS_MIN:
         check_count(payload, count)
         records, stop = read_records(payload, 0, count, base)
@@ -38,11 +42,11 @@ def iter_records(batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX) -> Itera
     return chain.from_iterable(part.records() for part in parts)
 
 
-def base_of(batch: BatchView) -> Base:
+def base_of(batch: BatchView, with_headers: bool = True) -> Base:
     """What the deltas in the batch add to."""
     # No log gets this far. Any other base leaves room for offset deltas, which have 32 bits.
     if abs(batch.base_offset) > INT64_MAX - INT32_MAX:
         raise CorruptRecord(f"a base offset of {batch.base_offset} is impossible")
     if batch.attributes & TIMESTAMP_TYPE_BIT:
-        return Base(batch.base_offset, batch.max_timestamp, is_append_time=True)
-    return Base(batch.base_offset, batch.base_timestamp)
+        return Base(batch.base_offset, batch.max_timestamp, True, with_headers)
+    return Base(batch.base_offset, batch.base_timestamp, False, with_headers)

@@ -21,7 +21,16 @@ from typing import TypeAlias
 
 from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.layout import VARINTS
-from minikafka.protocol.records.walk import Base, Column, Headers, Places, Record, make_record
+from minikafka.protocol.records.walk import (
+    Base,
+    Column,
+    Headers,
+    Places,
+    Record,
+    make_record,
+    read_headers,
+    skip_headers,
+)
 from minikafka.protocol.varint import read_varint, read_varlong
 
 # How the columns of consecutive offset deltas look, for the deltas of one byte and of two.
@@ -29,6 +38,9 @@ _ONE_BYTE_DELTAS = 64
 _DELTA = b"".join(VARINTS[:_ONE_BYTE_DELTAS])
 _DELTA_LOW = b"".join(VARINTS[_ONE_BYTE_DELTAS:])[0::2]
 _DELTA_HIGH = b"".join(VARINTS[_ONE_BYTE_DELTAS:])[1::2]
+
+# A record with more headers is a run of its own: the places of millions would take a hundred times their bytes.
+_HEADERS_MAX = 16
 
 _FLIP_TOP_BIT = bytes(byte ^ 0x80 for byte in range(256))
 
@@ -47,6 +59,7 @@ class Run:
         "_cut",
         "_deciding",
         "_headers",
+        "_headers_at",
         "_key",
         "_offset_places",
         "_timestamp_places",
@@ -84,6 +97,7 @@ class Run:
         self._key, pos = self._read_field(payload, pos, -1)
         self._value, pos = self._read_field(payload, pos, -1)
         self._headers: list[tuple[Field, Field]] = []
+        self._headers_at = pos - start
         pos = self._read_headers(payload, pos, stop) if payload[pos] else pos + 1
         if pos != stop:
             raise CorruptRecord(f"record ends at {stop}, its fields at {pos}")
@@ -97,21 +111,24 @@ class Run:
 
     def _read_headers(self, payload: bytes, pos: int, stop: int) -> int:
         count, at = read_varint(payload, pos)
+        if not 0 <= count <= _HEADERS_MAX:
+            return skip_headers(payload, pos, stop)
         self._deciding += range(pos - self.start, at - self.start)
-        # A header takes two bytes at least, so the count is bounded by the size of the record.
-        if not 0 <= 2 * count <= stop - at:
-            raise CorruptRecord(f"{count} headers in the last {stop - at} bytes of a record")
         for _ in range(count):
             key, at = self._read_field(payload, at, 0)
             value, at = self._read_field(payload, at, -1)
             self._headers.append((key, value))
         return at
 
+    @property
+    def _has_many_headers(self) -> bool:
+        return not self._headers and self._headers_at + 1 < self.record_bytes
+
     def _count_rows(self, payload: bytes, start: int, rows_max: int) -> int:
         step = self.record_bytes
         rows = min(rows_max, (len(payload) - start) // step)
         # Whether the next record starts like this one decides most cases.
-        if rows < 2 or payload[start] != payload[start + step]:
+        if rows < 2 or payload[start] != payload[start + step] or self._has_many_headers:
             return 1
         # The last byte of a record without headers is their count, which is 0.
         for place in self._deciding if self._headers else (*self._deciding, step - 1):
@@ -165,6 +182,10 @@ class Run:
 
     def headers(self) -> Iterable[Headers]:
         """The headers of every record."""
+        if not self._base.with_headers:
+            return repeat((), self.rows)
+        if self._has_many_headers:
+            return [read_headers(self.payload, self.start + self._headers_at, self.stop)[0]]
         pairs = []
         for key, value in self._headers:
             raws = self._cut(self, key)
@@ -190,8 +211,7 @@ class Run:
             return range(self.start + place, self.stop, self.record_bytes)
 
         (key_at, key_size), (value_at, value_size) = self._key, self._value
-        headers_at = value_at + max(value_size, 0)
-        return Places(column(key_at), key_size, column(value_at), value_size, column(headers_at))
+        return Places(column(key_at), key_size, column(value_at), value_size, column(self._headers_at))
 
 
 def cut_with_struct(run: Run, field: Field) -> list[bytes]:

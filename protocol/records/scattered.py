@@ -18,7 +18,16 @@ import numpy.typing as npt
 
 from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.runs import Field, Run
-from minikafka.protocol.records.walk import Base, Column, Headers, Places, Record, make_record, read_headers
+from minikafka.protocol.records.walk import (
+    Base,
+    Column,
+    Headers,
+    Places,
+    Record,
+    make_record,
+    read_headers,
+    skip_headers,
+)
 from minikafka.protocol.varint import read_varint
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -188,7 +197,7 @@ def _skip_headers(payload: bytes, data: Bytes, headers_at: Int64s, stops: Int64s
             raise CorruptRecord("header without a key")
         at[rows] = _fields(data, ends)[2]
     for row in np.flatnonzero(counts > _LOCKSTEP_HEADERS_MAX).tolist():
-        _, at[row] = read_headers(payload, int(headers_at[row]), int(stops[row]))
+        at[row] = skip_headers(payload, int(headers_at[row]), int(stops[row]))
     return at
 
 

@@ -56,15 +56,20 @@ class Places(NamedTuple):
 
 
 class Base:
-    """What the deltas of a batch are relative to; where the broker's clock counts, all timestamps are the same."""
+    """What the deltas of a batch are relative to, and whether its headers are wanted.
 
-    __slots__ = ("offset", "one_byte_deltas", "timestamp_ms")
+    Where the broker's clock counts, all timestamps are the same. Headers that are not wanted are checked and left out:
+    as objects they take many times their bytes, and a record may have millions of them.
+    """
 
-    def __init__(self, offset: int, timestamp_ms: int, is_append_time: bool = False) -> None:
+    __slots__ = ("offset", "one_byte_deltas", "timestamp_ms", "with_headers")
+
+    def __init__(self, offset: int, timestamp_ms: int, is_append_time: bool = False, with_headers: bool = True) -> None:
         self.offset = offset
         self.timestamp_ms = timestamp_ms
         # What the first byte of a timestamp delta stands for if it is the only one.
         self.one_byte_deltas = _NO_DELTAS if is_append_time else ZIGZAG
+        self.with_headers = with_headers
 
     @property
     def is_append_time(self) -> bool:
@@ -72,6 +77,12 @@ class Base:
 
     def timestamp(self, delta: int) -> int:
         return self.timestamp_ms if self.is_append_time else wrap_int64(self.timestamp_ms + delta)
+
+    def read_headers(self, payload: bytes, pos: int, stop: int) -> tuple[Headers, int]:
+        """The headers whose count is at `pos`, in a record that ends at `stop`, and where they end."""
+        if self.with_headers:
+            return read_headers(payload, pos, stop)
+        return _NO_HEADERS, skip_headers(payload, pos, stop)
 
 
 def read_records(payload: bytes, pos: int, count: int, base: Base) -> tuple[list[Record], int]:
@@ -137,7 +148,7 @@ def _walk(payload: bytes, pos: int, count: int, base: Base) -> tuple[list[Record
             value = payload[at + 1 : pos]
         else:
             value, pos = (None, at) if size == 1 else _field(payload, pos)
-        headers, pos = read_headers(payload, pos, stop) if payload[pos] else (_NO_HEADERS, pos + 1)
+        headers, pos = base.read_headers(payload, pos, stop) if payload[pos] else (_NO_HEADERS, pos + 1)
         if pos != stop:
             raise CorruptRecord(f"record ends at {stop}, its fields at {pos}")
         records.append(new(Record, (base_offset + delta, timestamp, key, value, headers)))
@@ -156,18 +167,13 @@ def _field(payload: bytes, pos: int) -> tuple[bytes | None, int]:
 
 def read_headers(payload: bytes, pos: int, stop: int) -> tuple[Headers, int]:
     """The headers whose count is at `pos`, in a record that ends at `stop`, and where they end."""
-    count, pos = (payload[pos] >> 1, pos + 1) if not payload[pos] & 0x81 else read_varint(payload, pos)
-    # A header takes two bytes at least, so the count is bounded by the size of the record.
-    if not 0 <= 2 * count <= stop - pos:
-        raise CorruptRecord(f"{count} headers in the last {stop - pos} bytes of a record")
+    count, pos = _header_count(payload, pos, stop)
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         size = payload[pos]
         pos += 1
         if size & 0x81:
-            size, pos = read_varint(payload, pos - 1)
-            if size < 0:
-                raise CorruptRecord(f"header key at {pos} has a size of {size}")
+            size, pos = _header_key_size(payload, pos - 1)
         else:
             size >>= 1
         key = payload[pos : pos + size].decode("utf-8", "surrogateescape")
@@ -180,6 +186,30 @@ def read_headers(payload: bytes, pos: int, stop: int) -> tuple[Headers, int]:
             value = payload[at:pos]
         headers.append((key, value))
     return tuple(headers), pos
+
+
+def skip_headers(payload: bytes, pos: int, stop: int) -> int:
+    """Where the headers end that `read_headers` would read."""
+    count, pos = _header_count(payload, pos, stop)
+    for _ in range(count):
+        size, pos = _header_key_size(payload, pos)
+        _, pos = _field(payload, pos + size)
+    return pos
+
+
+def _header_count(payload: bytes, pos: int, stop: int) -> tuple[int, int]:
+    count, pos = read_varint(payload, pos)
+    # A header takes two bytes at least, so the count is bounded by the size of the record.
+    if not 0 <= 2 * count <= stop - pos:
+        raise CorruptRecord(f"{count} headers in the last {stop - pos} bytes of a record")
+    return count, pos
+
+
+def _header_key_size(payload: bytes, pos: int) -> tuple[int, int]:
+    size, pos = read_varint(payload, pos)
+    if size < 0:
+        raise CorruptRecord(f"header key at {pos} has a size of {size}")
+    return size, pos
 
 
 def locate(payload: bytes, pos: int, count: int) -> Places:

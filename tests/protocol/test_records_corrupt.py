@@ -18,6 +18,7 @@ from minikafka.protocol.records import (
     read_columns,
     recompress,
 )
+from minikafka.protocol.records.encoder import varint
 from minikafka.protocol.records.walk import Base
 from tests.protocol.record_samples import (
     NOW_MS,
@@ -212,6 +213,22 @@ def test_impossible_counts_cost_nothing(count: int) -> None:
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("rows", [1, 30, 100])
+def test_many_headers_cost_nothing_if_left_out(rows: int) -> None:
+    count = 30_000
+    body = bytes.fromhex("000000 01 01") + varint(count) + bytes.fromhex("00 01") * count
+    payload = bytes.fromhex("0c 000000 01 01 00") * (rows - 1) + varint(len(body)) + body
+    batch = with_payload(payload, rows)
+    tracemalloc.start()
+    try:
+        assert len([*iter_records(batch, with_headers=False)]) == rows
+        # The payload, some times over, but not an object a header.
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(payload)
+    finally:
+        tracemalloc.stop()
+    assert len([*iter_records(batch)][-1].headers) == count
 
 
 def test_negative_counts() -> None:

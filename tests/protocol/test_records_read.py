@@ -1,5 +1,7 @@
 """Records read one by one and in columns: both right, whatever the records look like, with numpy and without."""
 
+import subprocess
+import sys
 from array import array
 
 import numpy as np
@@ -113,6 +115,32 @@ def test_header_keys_that_are_not_text() -> None:
     assert records[0].headers[0][0].encode("utf-8", "surrogateescape") == b"ke\xff\xfe"
     again = build([tuple(record)[1:] for record in records])  # type: ignore[misc]
     assert again[61:] == raw.payload()
+
+
+@settings(max_examples=50)
+@given(SHAPES)
+def test_headers_left_out(shape: Shape) -> None:
+    batch = BatchView(batch_of_shape(shape))
+    assert [*iter_records(batch, with_headers=False)] == [record._replace(headers=()) for record in iter_records(batch)]
+
+
+# Says what is loaded after records were read, and reads columns where numpy cannot be loaded.
+WITHOUT_NUMPY = """
+import sys
+from minikafka.protocol.records import BatchView, iter_records, read_columns
+batch = BatchView(sys.stdin.buffer.read())
+records = [*iter_records(batch)]
+assert "numpy" not in sys.modules
+sys.modules["numpy"] = None
+columns = read_columns(batch)
+assert [*columns.records()] == records and len(columns) == 200
+assert columns.offsets.tolist() == [record.offset for record in records]
+"""
+
+
+def test_numpy_is_optional() -> None:
+    batch = batch_of_shape(Shape(200, 5, 20, 1, 3, tuple(range(200))))
+    subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], input=batch, check=True)
 
 
 def padded(number: int, size: int) -> bytes:

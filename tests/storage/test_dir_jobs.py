@@ -113,6 +113,29 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_later() -> None:
     assert is_marked_clean(disk)
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_partition_that_went_does_not_come_back_after_a_power_cut(is_kept: bool) -> None:
+    disk = MemoryDisk()
+    log_dir = filled(disk)
+    log_dir.do(log_dir.set_aside(ORDERS, NOW_MS) if is_kept else log_dir.delete(ORDERS, NOW_MS))
+    for image in disk.power_cut_images(Random(1), 5):
+        assert {*start(image).logs} == {OTHERS}
+
+
+def test_files_stay_for_a_moment_whatever_is_configured() -> None:
+    """A thread that reads must not find another file under the number of the one it had."""
+    disk = MemoryDisk()
+    config = SMALL._replace(file_delete_delay_ms=0)
+    log_dir = start(disk, config=config)
+    for partition in (ORDERS, OTHERS):
+        log = created(log_dir, partition, config=config)
+        for number in range(30):
+            append(log, b"%d" % number)
+    advance_log_start(log_dir.logs[OTHERS], 29)
+    log_dir.do(log_dir.delete(ORDERS, NOW_MS))
+    assert [discard(log_dir, NOW_MS + ms) for ms in (0, 999, 1000)] == [0, 0, 2]
+
+
 def test_a_partition_is_deleted_to_the_end_after_a_restart_however_it_looks() -> None:
     disk = MemoryDisk()
     log_dir = filled(disk)
@@ -242,6 +265,25 @@ def test_a_corrupt_partition_does_no_harm_to_others_and_is_not_forgotten() -> No
         # With a marker, the next start would believe the bad log.
         assert not is_marked_clean(disk)
     assert len(contents(restart(disk).logs[OTHERS])) == 4
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_partition_that_was_harmed_after_a_clean_stop_stays_corrupt(is_known: bool) -> None:
+    """The marker says that all was on disk; without it, and without the checkpoint, this would be a torn end."""
+    disk = MemoryDisk()
+    filled(disk).close()
+    if not is_known:
+        disk.unlink(join(ROOT, RECOVERY_POINT_CHECKPOINT))
+    path = join(ROOT, "orders-0", "00000000000000000000.log")
+    write_file(disk, path, read_file(disk, path)[:100])
+    for name in disk.list(join(ROOT, "orders-0")):
+        if name.startswith("0000000000000000001"):
+            disk.unlink(join(ROOT, "orders-0", name))
+    for _ in range(3):
+        log_dir = start(disk)
+        assert {*log_dir.corrupt} == {ORDERS} and {*log_dir.logs} == {OTHERS}
+        log_dir.close()
+        assert not is_marked_clean(disk)
 
 
 @pytest.mark.parametrize("is_kept", [False, True])

@@ -171,8 +171,10 @@ def test_one_of_somebody_else_stops_the_start_and_nothing_is_touched(number: int
     write_file(disk, join(PATHS[number], "meta.properties"), b"broker.id=9\nversion=0\ncluster.id=z\n")
     before = all_files(disk, "/")
     for _ in range(2):
+        disk.ops.clear()
         with pytest.raises(NotOurs, match="belongs to broker 9 of cluster z"):
             start(disk)
+        assert not {op.kind for op in disk.ops} & {"append", "rename", "unlink", "truncate"}
         assert all_files(disk, "/") == before
 
 

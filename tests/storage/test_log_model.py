@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from minikafka.protocol.errors import OffsetOutOfRangeError, OutOfOrderSequenceNumberError
+from minikafka.protocol.errors import InvalidTxnStateError, OffsetOutOfRangeError, OutOfOrderSequenceNumberError
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.builder import BatchBuilder
 from minikafka.protocol.records.control import ControlType, build_marker
@@ -103,6 +103,26 @@ class LogMachine(RuleBasedStateMachine):
         self.model.append(stored(bytes(data)))
         assert appended.last_offset == self.model.log_end_offset - 1
 
+    @initialize(kinds=st.lists(st.integers(0, 6), max_size=30))
+    def fill(self, kinds: list[int]) -> None:
+        """Most sequences are short: let them begin with something."""
+        self.write_many(kinds)
+
+    def write_many(self, kinds: list[int]) -> None:
+        for number, kind in enumerate(kinds):
+            if kind < 2:
+                self.append_plain([kind * 200], [NOW_MS + number * 7 % 11], as_follower=kind == 0)
+            elif kind < 5:
+                self.append_idempotent(kind - 2, [30, 30], is_transactional=number % 3 > 0, as_follower=False)
+            elif kind == 5:
+                self.end_transaction(number % 3, ControlType(number % 2), as_follower=False)
+            else:
+                self.new_epoch(is_announced=number % 2 == 0)
+
+    @rule(kinds=st.lists(st.integers(0, 6), min_size=1, max_size=12))
+    def fill_more(self, kinds: list[int]) -> None:
+        self.write_many(kinds)
+
     @rule(value_sizes=sizes, timestamps=st.lists(stamps, min_size=1, max_size=3), as_follower=st.booleans())
     def append_plain(self, value_sizes: list[int], timestamps: list[int], as_follower: bool) -> None:
         self.append(self.build(value_sizes, timestamps), as_follower=as_follower)
@@ -163,7 +183,7 @@ class LogMachine(RuleBasedStateMachine):
         is_sure = back == 1 or (back <= REMEMBERED and again.base_offset >= self.model.rebuilt_at)
         try:
             appended = self.log.append_as_leader(batch, self.epoch, NOW_MS)
-        except OutOfOrderSequenceNumberError:
+        except (OutOfOrderSequenceNumberError, InvalidTxnStateError):
             assert not is_sure
         else:
             assert appended.is_duplicate
@@ -200,6 +220,7 @@ class LogMachine(RuleBasedStateMachine):
             if not self.model.batches_of(producer_id):
                 self.producer_ids[which] = self.new_producer_id()
 
+    @precondition(lambda self: len(self.model.batches) % 5 == 3)
     @rule(ahead=st.integers(0, 50))
     def start_over(self, ahead: int) -> None:
         offset = self.model.log_end_offset + ahead
