@@ -23,6 +23,9 @@ CONTROL_BYTES_MAX: Final = 1 << 26
 ELEMENTS_MAX: Final = 1 << 23
 """An element can be one byte here and 60 in memory: maps and arrays may hold this many in all."""
 
+KEYS_MAX: Final = 1 << 12
+"""Of one map.  A map is a struct, so it has few keys; they are counted with the rest only when it is whole."""
+
 Convert = Callable[[Any, str], Any]
 
 
@@ -72,7 +75,14 @@ class _Budget:
 def _unpack(body: memoryview, name: str) -> Any:
     take = _Budget().take
     try:
-        return msgpack.unpackb(body, list_hook=take, object_hook=take)
+        return msgpack.unpackb(
+            body,
+            list_hook=take,
+            object_hook=take,
+            # What an array claims may be allocated at once, so the claim must not exceed the bytes either.
+            max_array_len=min(len(body), ELEMENTS_MAX),
+            max_map_len=min(len(body), KEYS_MAX),
+        )
     except DecodeError:
         raise
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:

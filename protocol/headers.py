@@ -51,7 +51,7 @@ def decode_request_header(frame: bytes | bytearray, flexible: bool) -> tuple[Req
             client_id = frame[pos : pos + length].decode()
             pos += length
         if flexible:
-            pos, _ = skip_tags(frame, pos, TAGS_MAX)
+            pos = skip_tags(frame, pos, TAGS_MAX)[0] if frame[pos] else pos + 1
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"request header: {error}") from error
     if pos > len(frame):
@@ -87,7 +87,6 @@ def response_body_position(frame: bytes | bytearray, flexible: bool) -> int:
     if not flexible:
         return _CORRELATION_ID.size
     try:
-        pos, _ = skip_tags(frame, _CORRELATION_ID.size, TAGS_MAX)
-        return pos
+        return skip_tags(frame, _CORRELATION_ID.size, TAGS_MAX)[0]
     except IndexError as error:
         raise DecodeError(f"response header: {error}") from error

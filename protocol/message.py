@@ -67,8 +67,8 @@ class Request(Message):
     """What a client or another broker asks."""
 
     api_key: ClassVar[int]
-    # Anyone may send one.  The largest elements are topics to create: 330 bytes each, a million of them
-    # 350 MB; most requests stay far below that.
+    # Anyone may send one.  The largest elements (a topic to create, a partition to fetch) occupy some 350 bytes
+    # and what their strings hold: a million come to about 350 MB.
     max_elements: ClassVar[int] = 1 << 20
 
 

@@ -65,16 +65,21 @@ class Pipeline(Generic[Waiting]):
         """The frame of a request whose answer is to be expected, as parts to write."""
         api = APIS[request.api_key]
         flexible = api.is_flexible(version)
+        correlation_id, parts = self._frame(request, version, flexible)
         header_is_flexible = response_header_is_flexible(api.key, flexible)
-        return self._ask(request, api.response, version, flexible, header_is_flexible, waiting)
+        self._in_flight.append(_InFlight(correlation_id, api.response, version, header_is_flexible, waiting))
+        return parts
 
     def send_unanswered(self, request: Request, version: int) -> list[Buffer]:
         """The frame of a request that gets no answer: Produce with acks=0."""
-        return self._frame(request, version, APIS[request.api_key].is_flexible(version))
+        _, parts = self._frame(request, version, APIS[request.api_key].is_flexible(version))
+        return parts
 
     def send_control(self, request: Body, answer: type[Answer], version: int, waiting: Waiting) -> list[Buffer]:
         """The frame of a control-plane request, whose headers are classic."""
-        return self._ask(request, answer, version, False, False, waiting)
+        correlation_id, parts = self._frame(request, version, flexible=False)
+        self._in_flight.append(_InFlight(correlation_id, answer, version, False, waiting))
+        return parts
 
     def receive(self, frame: bytes | bytearray) -> tuple[Waiting, Any]:
         """What waited for this answer, and the answer."""
@@ -95,10 +100,10 @@ class Pipeline(Generic[Waiting]):
         self._in_flight.clear()
         return waiting
 
-    def _expect(self, answer: type[Answer], version: int, flexible: bool, waiting: Waiting) -> None:
-        self._in_flight.append(_InFlight(self._next_id, answer, version, flexible, waiting))
-
-    def _frame(self, request: Body, version: int, flexible: bool) -> list[Buffer]:
-        header = RequestHeader(request.api_key, version, self._next_id, self.client_id)
-        self._next_id = self._next_id + 1 if self._next_id < _CORRELATION_ID_MAX else 0
-        return finish_frame(request.encode(version, start_frame(encode_request_header(header, flexible))))
+    def _frame(self, request: Body, version: int, flexible: bool) -> tuple[int, list[Buffer]]:
+        """The frame and its id; a request that cannot be encoded changes nothing."""
+        correlation_id = self._next_id
+        header = RequestHeader(request.api_key, version, correlation_id, self.client_id)
+        parts = finish_frame(request.encode(version, start_frame(encode_request_header(header, flexible))))
+        self._next_id = correlation_id + 1 if correlation_id < _CORRELATION_ID_MAX else 0
+        return correlation_id, parts

@@ -161,6 +161,9 @@ def _parse(name: str, hint: Any, spec: Spec) -> Field:
         (hint,) = typing.get_args(hint)
         is_list = True
     wire = hint.__metadata__[0] if typing.get_origin(hint) is Annotated else hint
+    if is_list and isinstance(wire, Wire) and len(wire.format) > 1:
+        # The codecs put the count before the letter, and `2` and `16s` make `216s`.  Kafka 3.9 has no such array.
+        raise TypeError(f"{name}: arrays of {wire.format} are not supported")
     return Field(name, wire, is_list, nullable, spec)
 
 
@@ -182,6 +185,8 @@ class StructMeta(type):
     fields: tuple[Field, ...]
 
     def __new__(meta, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> "StructMeta":
+        if any(getattr(base, "fields", ()) for base in bases):
+            raise TypeError(f"{name}: fields are not inherited, declare them again")
         hints = {n: h for n, h in _annotations(space).items() if typing.get_origin(h) is not ClassVar}
         given = {n: space.pop(n, MISSING) for n in hints}
         specs = {n: g if isinstance(g, Spec) else Spec(default=g) for n, g in given.items()}

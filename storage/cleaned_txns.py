@@ -41,7 +41,7 @@ class CleanedTxns:
         return False
 
     def end(self, marker: BatchView) -> tuple[bool, AbortedTxn | None]:
-        """Whether a control batch is still needed, and the transaction that has to be in the index with it."""
+        """Whether a control batch is still needed, and which aborted transaction is in the index with it if it is."""
         self._begin_up_to(marker.last_offset)
         if not marker.record_count:
             # It was emptied before, and is there for its producer's epoch only.
@@ -58,7 +58,7 @@ class CleanedTxns:
         has_data = producer_id in self._aborted_with_data
         self._aborted_with_data.discard(producer_id)
         # The index is in the order of its markers, whatever the one that was read says.
-        return has_data, txn._replace(last_offset=marker.last_offset) if txn is not None and has_data else None
+        return has_data, None if txn is None else txn._replace(last_offset=marker.last_offset)
 
     def _begin_up_to(self, offset: int) -> None:
         while self._to_come and self._to_come[-1].first_offset <= offset:

@@ -137,7 +137,7 @@ def _take_in(disk: Disk, plan: CompactionPlan, segment: SegmentSpan, newest: Off
             if batch.is_control:
                 txns.end(batch)
             elif not txns.is_aborted(batch):
-                _put_records(newest, batch, plan.first_dirty_offset)
+                _put_records(newest, batch)
         except CorruptRecord as error:
             raise _uncleanable(plan, batch, error) from error
         newest.latest_offset = batch.last_offset
@@ -146,15 +146,14 @@ def _take_in(disk: Disk, plan: CompactionPlan, segment: SegmentSpan, newest: Off
     newest.latest_offset = segment.end_offset - 1
 
 
-def _put_records(newest: OffsetMap, batch: BatchView, first_dirty_offset: int) -> None:
-    base = batch.base_offset
+def _put_records(newest: OffsetMap, batch: BatchView) -> None:
     spans = find_spans(batch.payload(), batch.record_count)
-    if base >= first_dirty_offset and None not in spans.keys:
-        newest.put(cast("list[bytes]", spans.keys), [base + delta for delta in spans.offset_deltas])
-        return
-    for key, delta in zip(spans.keys, spans.offset_deltas, strict=True):
-        if key is not None and base + delta >= first_dirty_offset:
-            newest.put([key], [base + delta])
+    offsets = [batch.base_offset + delta for delta in spans.offset_deltas]
+    keys = spans.keys
+    if None in keys:
+        offsets = [offset for key, offset in zip(keys, offsets, strict=True) if key is not None]
+        keys = [key for key in keys if key is not None]
+    newest.put(cast("list[bytes]", keys), offsets)
 
 
 def _uncleanable(plan: CompactionPlan, batch: BatchView, error: CorruptRecord) -> Uncleanable:

@@ -124,6 +124,7 @@ class Compaction:
 
     def apply(self, group: CleanedGroup) -> bool:
         """Use a cleaned group; False if the log has changed, and then for all groups that follow."""
+        self._log.check_usable()
         try:
             old = None if self.is_outdated else self._unchanged(group)
             if old is None:

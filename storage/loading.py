@@ -53,9 +53,6 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
     state_files = StateFiles(disk, directory)
     restore_from = None if state.is_clean else _Recovery(disk, directory, segments, config, state).run()
     log_end_offset = segments.active.reopen()
-    if log_end_offset < state.log_start_offset and not state.is_clean:
-        # Records that were deleted are lost as well, and their offsets must not be given to others.
-        log_end_offset = _go_on_at(state.log_start_offset, disk, directory, config, segments)
     log_start_offset = min(max(state.log_start_offset, segments.first.base_offset), log_end_offset)
     epochs = _load_epochs(segments, state_files, restore_from, log_start_offset, log_end_offset)
     state_files.delete_snapshots(above=log_end_offset)
@@ -91,12 +88,6 @@ def _find_segments(disk: Disk, directory: str, config: LogConfig, log_start_offs
     return Segments(segments or [Segment.create(disk, directory, log_start_offset, config)])
 
 
-def _go_on_at(offset: int, disk: Disk, directory: str, config: LogConfig, segments: Segments) -> int:
-    segments.active.seal()
-    segments.add(Segment.create(disk, directory, offset, config))
-    return offset
-
-
 # ----------------------------------------------------------------------------------------- recovery
 
 
@@ -122,10 +113,7 @@ class _Recovery:
 
     def run(self) -> int:
         """Returns the base offset of the first segment that was checked."""
-        # Of what was deleted some may be back, and hold anything if it was never synced.
-        self._drop([segment for segment in self._segments if self._is_expired(segment)])
-        suspects = self._segments.from_offset(self._recovery_point)
-        for number, segment in enumerate(suspects):
+        for segment in self._segments.from_offset(self._recovery_point):
             good = self._good_part(segment)
             if good.flaw is not None and good.next_offset < self._recovery_point:
                 raise CorruptLog(
@@ -133,17 +121,18 @@ class _Recovery:
                     good.flaw.position,
                     f"{good.flaw.reason}; offsets below {self._recovery_point} were on disk already",
                 )
-            is_end = good.flaw is not None or self._is_loss_after(segment, good.next_offset)
+            has_gap = good.flaw is None and self._has_gap_after(segment, good.next_offset)
+            if has_gap and good.next_offset <= self._log_start_offset:
+                # It was deleted, with others that came after it, and is back alone.
+                self._drop([each for each in self._segments if each.base_offset <= segment.base_offset])
+                continue
+            is_end = good.flaw is not None or (has_gap and good.next_offset >= self._recovery_point)
             if is_end:
-                self._drop(suspects[number + 1 :])
+                self._drop([each for each in self._segments if each.base_offset > segment.base_offset])
             segment.recover(good.size, is_last=segment is self._segments.active)
             if is_end:
                 break
-        return suspects[0].base_offset
-
-    def _is_expired(self, segment: Segment) -> bool:
-        next_base = self._segments.next_base(segment)
-        return next_base is not None and next_base <= self._log_start_offset
+        return self._segments.holding(self._recovery_point).base_offset
 
     def _good_part(self, segment: Segment) -> _GoodPart:
         section, limit_offset = segment.section(), self._segments.next_base(segment)
@@ -162,14 +151,10 @@ class _Recovery:
             return _GoodPart(end, next_offset, CorruptLog(section.path, end, str(error)))
         return _GoodPart(end, next_offset, None)
 
-    def _is_loss_after(self, segment: Segment, next_offset: int) -> bool:
-        """Whether batches are missing between this segment and the next.
-
-        Below the recovery point none can have been lost, and below the log start offset none matter.
-        """
+    def _has_gap_after(self, segment: Segment, next_offset: int) -> bool:
+        """Whether batches are missing between this segment and the next."""
         next_base = self._segments.next_base(segment)
-        known_offset = max(next_offset, self._recovery_point, self._log_start_offset)
-        return next_base is not None and next_base > known_offset and not self._is_compacted
+        return next_base is not None and next_base > next_offset and not self._is_compacted
 
     def _drop(self, segments: list[Segment]) -> None:
         """Remove them, and for good: they must not come back once other batches have their offsets."""

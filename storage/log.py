@@ -90,6 +90,8 @@ class Log:
         self.retired: list[Segment] = []
         """Segments that are no longer part of the log; their files stay for readers for a while."""
         self.has_new_names = True
+        self.retirements = 0
+        self._planned_retirements = self._synced_retirements = 0
         self.is_failed = False
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -315,14 +317,22 @@ class Log:
             raise self.failure("flush", error) from error
         self.state_files.unsynced = set()
         self.has_new_names = False
+        self._planned_retirements = self.retirements
         return FlushPlan(self.disk, self.directory, self.log_end_offset, self.generation, work, has_new_names)
 
     def complete_flush(self, plan: FlushPlan) -> None:
         """A plan was carried out: everything below its offset is on disk, unless it was cut off since."""
+        self._synced_retirements = self._planned_retirements
         if plan.generation == self.generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
 
     # ------------------------------------------------------------------------------------ the rest
+
+    def sync_retirements(self) -> None:
+        """Have on disk that segments were renamed, unless a flush has seen to it already."""
+        if self.retirements > self._synced_retirements:
+            self.disk.fsync_dir(self.directory)
+            self._synced_retirements = self.retirements
 
     def write_epochs(self) -> None:
         """Not with every change: after a crash the batches themselves tell the newest epochs."""

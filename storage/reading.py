@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from minikafka.protocol.records.layout import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC
-from minikafka.protocol.varint import Buffer
+from minikafka.protocol.varint import INT64_MAX, Buffer
 from minikafka.storage.disk import File
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.scanning import ColdRead, Read, Section, nowait, scan, waiting
@@ -25,7 +25,9 @@ from minikafka.storage.segments import Segments
 
 # Base offset, length and magic.
 _unpack_head: Final = Struct(">qi4xb").unpack_from
-_HEAD_BYTES: Final = 17
+# The same, and after CRC and attributes the last offset delta.
+_unpack_chained: Final = Struct(">qi4xb6xi").unpack_from
+_CHAINED_BYTES: Final = 27
 
 
 class ReadPlan(NamedTuple):
@@ -88,7 +90,9 @@ class ReadPlan(NamedTuple):
         if section.is_empty:
             return None
         data = _read_batches(section, self.max_bytes, read)
-        return data if number < self.unbounded else _below(data, self.bound_offset)
+        if self.is_exact and number < self.unbounded:
+            return data
+        return _chained(section, data, INT64_MAX if number < self.unbounded else self.bound_offset)
 
     def _narrowed(self, section: Section, number: int, read: Read) -> Section:
         """The section from the batch with the offset on."""
@@ -138,14 +142,24 @@ def _read_batches(section: Section, max_bytes: int, read: Read) -> Buffer:
     return data
 
 
-def _below(data: Buffer, bound_offset: int) -> Buffer:
-    """The batches that begin before the bound; the last of them may be cut."""
-    at = 0
-    while at + _HEAD_BYTES <= len(data):
-        base_offset, length, _ = _unpack_head(data, at)
+def _chained(section: Section, data: Buffer, bound_offset: int) -> Buffer:
+    """The batches that begin before the bound, the last of them maybe cut; CorruptLog unless offsets grow.
+
+    A base offset is not under the CRC.  What was found by the index may have lain on the disk for long, and nobody
+    else would notice a flipped bit there: a reader would go back and forth.
+    """
+    at, next_offset = 0, 0
+    while at + _CHAINED_BYTES <= len(data):
+        base_offset, length, magic, delta = _unpack_chained(data, at)
         if base_offset >= bound_offset:
             return memoryview(data)[:at]
-        at += max(length + LENGTH_OVERHEAD_BYTES, _HEAD_BYTES)
+        size = length + LENGTH_OVERHEAD_BYTES
+        if base_offset < next_offset or magic != MAGIC or size < HEADER_BYTES or delta < 0:
+            raise CorruptLog(
+                section.path, section.start + at, f"no batch: offset {base_offset} where {next_offset} is next"
+            )
+        next_offset = base_offset + delta + 1
+        at += size
     # Too little is left to tell what it is the start of.
     return memoryview(data)[:at]
 

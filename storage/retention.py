@@ -27,6 +27,7 @@ _TO_HIGH_WATERMARK = -1
 
 def apply_retention(log: Log, now_ms: int) -> list[Segment]:
     """Retire what has expired; what was retired."""
+    log.check_usable()
     retired = retire_below_log_start(log)
     if log.config.cleanup_delete:
         retired += _expire(log, expired_by_size(log))

@@ -45,18 +45,20 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
         return True
     log.check_usable()
     try:
-        log.generation += 1
         last = log.segments.holding(offset)
         position, end = _cut_at(log, last, offset)
+        # Whatever happens from here on, nobody reads what is to go.
+        log.generation += 1
+        log.log_end_offset = end
+        log.log_start_offset = min(log.log_start_offset, end)
         log.recovery_point = min(log.recovery_point, end)
+        log.epochs.truncate_from_end(end)
+        log.update_high_watermark(log.high_watermark)
         # The last first, so that no hole is left if it ends in the middle.
         retire(log, reversed([segment for segment in log.segments if segment.base_offset > last.base_offset]))
         log.state_files.delete_snapshots(above=end)
         log.disk.fsync_dir(log.directory)
         _truncate_segment(log, last, position, end)
-        log.log_end_offset = end
-        log.log_start_offset = min(log.log_start_offset, end)
-        log.epochs.truncate_from_end(end)
         log.producers = rebuild_producers(
             log.segments,
             log.state_files,
@@ -65,7 +67,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
             log_end_offset=end,
             now_ms=now_ms,
         )
-        log.update_high_watermark(min(log.high_watermark, end))
+        log.update_high_watermark(log.high_watermark)
     except OSError as error:
         raise log.failure("truncate", error) from error
     return True
@@ -76,7 +78,10 @@ def truncate_fully(log: Log, offset: int) -> None:
     log.check_usable()
     try:
         log.generation += 1
+        log.log_start_offset = log.log_end_offset = offset
         log.recovery_point = min(log.recovery_point, offset)
+        log.producers.truncate_fully(offset)
+        log.update_high_watermark(offset)
         old = list(log.segments)
         for segment in reversed(old):
             segment.rename_deleted()
@@ -89,9 +94,6 @@ def truncate_fully(log: Log, offset: int) -> None:
         log.segments.replace(old, [fresh])
         log.retired += old
         log.has_new_names = True
-        log.log_start_offset = log.log_end_offset = offset
-        log.producers.truncate_fully(offset)
-        log.update_high_watermark(offset)
     except OSError as error:
         raise log.failure("truncate", error) from error
 
@@ -109,7 +111,11 @@ def advance_log_start(log: Log, offset: int) -> list[Segment]:
 
 
 def retire_below_log_start(log: Log) -> list[Segment]:
-    """Retire the segments that hold nothing from the log start offset on."""
+    """Retire the segments that hold nothing from the log start offset on.
+
+    They have to vanish from the disk in this order as well.  If power is cut while the first is still there and the
+    second is not, recovery finds a gap, and a gap looks like batches that were lost: it would end the log there.
+    """
     expired = []
     for segment in log.segments:
         next_base = log.segments.next_base(segment)
@@ -119,7 +125,9 @@ def retire_below_log_start(log: Log) -> list[Segment]:
     if not expired:
         return []
     try:
-        retire(log, expired)
+        for segment in expired:
+            log.sync_retirements()
+            retire(log, [segment])
         log.state_files.delete_snapshots(below=log.segments.first.base_offset)
     except OSError as error:
         raise log.failure("delete segments", error) from error
@@ -134,6 +142,7 @@ def retire(log: Log, segments: Iterable[Segment]) -> None:
     if going:
         log.segments.replace(going, ())
         log.retired += going
+        log.retirements += 1
         log.has_new_names = True
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config.dynamic import check_change, refusal
 from minikafka.broker.config.errors import ConfigError
-from minikafka.broker.config.keys import Key, Kind, broker_key, broker_keys, topic_keys, unknown
+from minikafka.broker.config.keys import Key, Kind, broker_keys, topic_keys, unknown
 from minikafka.broker.config.settings import Scope
 from minikafka.broker.config.topic import topic_values
 from minikafka.broker.config.values import split
@@ -138,11 +138,8 @@ def _checked_topic(config: BrokerConfig, overrides: dict[str, str]) -> dict[str,
 
 def _checked_broker(config: BrokerConfig, scope: Scope, texts: dict[str, str]) -> dict[str, str]:
     for name, text in texts.items():
-        why = refusal(name, text, scope)
-        if why is not None:
-            key = broker_key(name)
-            error = InvalidConfigError if key is None or key.secret else InvalidRequestError
-            raise error(why)
+        if (refused := refusal(name, text, scope)) is not None:
+            raise refused
     try:
         check_change(config, texts, scope)
     except ConfigError as error:

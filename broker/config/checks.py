@@ -23,10 +23,16 @@ class Rule(NamedTuple):
 
 def check_settings(settings: Settings, defaults: Mapping[str, Value]) -> None:
     """Raise one ConfigError for the first rule that is broken; `defaults` are those of topics."""
-    for rules in (_identity(settings), _logs(settings, defaults), _replication(settings), _network(settings)):
-        for rule in rules:
-            if not rule.holds:
-                raise settings.error(rule.names, rule.what)
+    for rule in rules(settings, defaults):
+        if not rule.holds:
+            raise settings.error(rule.names, rule.what)
+
+
+def rules(settings: Settings, defaults: Mapping[str, Value]) -> Iterator[Rule]:
+    yield from _identity(settings)
+    yield from _logs(settings, defaults)
+    yield from _replication(settings)
+    yield from _network(settings)
 
 
 def connection_overrides(settings: Settings) -> dict[str, int]:

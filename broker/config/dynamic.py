@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config.errors import BadValue, ConfigError, assignment
 from minikafka.broker.config.keys import Key, Update, base_name, broker_key, broker_keys, is_for_listener, unknown
+from minikafka.broker.config.listeners import Listener
 from minikafka.broker.config.settings import Scope, Settings
 from minikafka.broker.config.topic import parse_override, topic_values
 from minikafka.broker.config.values import parse
-from minikafka.protocol.errors import InvalidConfigError
+from minikafka.protocol.errors import InvalidConfigError, InvalidRequestError, KafkaError
 
 # May differ by listener only, so the key alone cannot change.
 _FOR_ONE_LISTENER: Final = frozenset(
@@ -50,8 +51,8 @@ def apply_stored(
     for scope, stored in ((Scope.CLUSTER_WIDE, cluster_wide), (Scope.PER_BROKER, per_broker)):
         if stored is None:
             continue
-        refused = {name: why for name, text in stored.items() if (why := refusal(name, text, scope)) is not None}
-        complaints += [f"config of {scope.value}: {why}; it is not used" for why in refused.values()]
+        refused = {name: error for name, text in stored.items() if (error := refusal(name, text, scope)) is not None}
+        complaints += [f"config of {scope.value}: {error.message}; it is not used" for error in refused.values()]
         usable = {name: text for name, text in stored.items() if name not in refused}
         settings = laid_over(settings, usable, scope)
     try:
@@ -80,25 +81,23 @@ def laid_over(settings: Settings, texts: Mapping[str, str], scope: Scope) -> Set
     return settings.replace(cluster_wide=texts) if scope is Scope.CLUSTER_WIDE else settings.replace(per_broker=texts)
 
 
-def refusal(name: str, text: str, scope: Scope) -> str | None:
-    """Why a broker config cannot be set to this at run time; None if it can."""
+def refusal(name: str, text: str, scope: Scope) -> KafkaError | None:
+    """The error if a broker config cannot be set to this at run time; None if it can."""
     key = broker_key(name)
     if key is None:
-        return unknown(name, broker_keys())
-    if key.secret:
-        return f"{name}: no secrets are kept in ZooKeeper"
+        return InvalidConfigError(unknown(name, broker_keys()))
     if key.update is Update.READ_ONLY:
-        return f"{name} cannot be changed at run time"
+        return InvalidRequestError(f"{name} cannot be changed at run time")
     if name in _FOR_ONE_LISTENER:
-        return f"{name} can be changed only for one listener, as listener.name.<name>.{name}"
+        return InvalidRequestError(f"{name} can be changed only for one listener, as listener.name.<name>.{name}")
+    if key.secret:
+        return InvalidConfigError(f"{name}: no secrets are kept in ZooKeeper")
     if scope is Scope.CLUSTER_WIDE and not _may_be_for_all(name, key):
-        return f"{name} can be changed only for one broker, not for all"
+        return InvalidRequestError(f"{name} can be changed only for one broker, not for all")
     try:
-        value = parse(key, text)
+        parse(key, text)
     except BadValue as error:
-        return f"{assignment(name, text, key.secret)}: {error}"
-    if key.name in ("max.connections", "max.connection.creation.rate") and value == 0:
-        return f"{name}=0: must be at least 1"
+        return InvalidRequestError(f"{assignment(name, text, key.secret)}: {error}")
     return None
 
 
@@ -114,6 +113,19 @@ def check_change(config: BrokerConfig, texts: Mapping[str, str], scope: Scope) -
     for each in changed.listeners:
         if protocols.get(each.name, each.protocol) is not each.protocol:
             raise changed.settings.error(["listener.security.protocol.map"], f"listener {each.name} is in use")
+        if 0 in _limits(changed, each) and 0 not in _limits(config, each):
+            names = ("max.connections", "max.connection.creation.rate")
+            raise changed.settings.error(names, f"nobody could connect to listener {each.name} any more")
+
+
+def _limits(config: BrokerConfig, listener: Listener) -> tuple[int, int]:
+    """Connections at a time and a second, the listener's own or the broker's."""
+    own = next((each for each in config.listeners if each.name == listener.name), listener)
+    most, rate = own.max_connections, own.max_connection_creation_rate
+    return (
+        config.max_connections if most is None else most,
+        config.max_connection_creation_rate if rate is None else rate,
+    )
 
 
 def _may_be_for_all(name: str, key: Key) -> bool:

@@ -21,6 +21,7 @@ import json
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
 from functools import cache
+from operator import itemgetter
 from os.path import dirname, join
 from typing import Any, Final, NamedTuple
 
@@ -174,23 +175,39 @@ def displaced(name: str) -> tuple[str, ...]:
 
 
 _NAME_MAX: Final = 100
-"""Characters of an unknown name that are looked at: comparing takes time by the square of their number."""
+"""Characters of an unknown name that are looked at and repeated; it may be a peer's, and of any length."""
+_LIKENESS_MIN: Final = 0.5
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known key that somebody may have meant."""
-    # Imported where it is needed: only whoever mistypes a key pays for it.
-    from difflib import get_close_matches
+    """The known key that somebody may have meant: the one that shares most of its pairs of letters.
 
-    by_folded = {each.casefold(): each for each in known}
-    found = get_close_matches(name[:_NAME_MAX].casefold(), by_folded, n=1, cutoff=0.5)
-    return by_folded[found[0]] if found else None
+    A peer can ask for this at will, so it takes a millisecond; the standard library's way takes forty.
+    """
+    wanted = _pairs(name[:_NAME_MAX])
+    scores = ((_likeness(wanted, _pairs_of_key(each)), each) for each in known)
+    score, found = max(scores, key=itemgetter(0))
+    return found if score >= _LIKENESS_MIN else None
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
     """What to say of a key that nobody knows. Its value could be a secret under a mistyped name."""
-    meant = nearest(name, known)
-    return f"unknown key {name[:_NAME_MAX]!r}" + (f", did you mean {meant!r}?" if meant else "")
+    base = base_name(name)
+    meant = nearest(base, known)
+    hint = f", did you mean {name.removesuffix(base) + meant!r}?" if meant and len(name) <= _NAME_MAX else ""
+    return f"unknown key {name[:_NAME_MAX]!r}{hint}"
+
+
+def _pairs(name: str) -> frozenset[str]:
+    folded = name.casefold()
+    return frozenset(folded[at : at + 2] for at in range(len(folded) - 1))
+
+
+_pairs_of_key: Final = cache(_pairs)
+
+
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    return 2 * len(one & other) / (len(one) + len(other))
 
 
 def _read(file: str) -> dict[str, Key]:

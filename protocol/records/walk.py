@@ -26,8 +26,8 @@ Column: TypeAlias = int | Sequence[int] | Any
 _NO_HEADERS: Headers = ()
 _NO_DELTAS = (0,) * len(ZIGZAG)
 
-# Base timestamps to which every delta of one byte can be added within 64 bits.
-_SAFE_BASE_MIN, _SAFE_BASE_MAX = INT64_MIN - min(ZIGZAG), INT64_MAX - max(ZIGZAG)
+# Base timestamps to which every delta of two bytes can be added within 64 bits.
+_SAFE_BASE_MIN, _SAFE_BASE_MAX = INT64_MIN + (1 << 13), INT64_MAX - (1 << 13)
 
 
 class Record(NamedTuple):
@@ -91,7 +91,7 @@ def read_records(payload: bytes, pos: int, count: int, base: Base) -> tuple[list
         records, pos = _walk(payload, pos, count, base)
     except IndexError:
         raise CorruptRecord(f"record runs past the {len(payload)} bytes of the batch") from None
-    # Deltas of one byte were added without a look at the sum.
+    # Deltas of one and two bytes were added without a look at the sum.
     if not _SAFE_BASE_MIN <= base.timestamp_ms <= _SAFE_BASE_MAX:
         records = [record._replace(timestamp_ms=wrap_int64(record.timestamp_ms)) for record in records]
     return records, pos
@@ -102,6 +102,7 @@ def _walk(payload: bytes, pos: int, count: int, base: Base) -> tuple[list[Record
     # field. Positions only grow, so a field that runs past its record is noticed at the end of the record.
     end, zigzag, new = len(payload), ZIGZAG, tuple.__new__
     base_offset, base_timestamp, timestamp_deltas = base.offset, base.timestamp_ms, base.one_byte_deltas
+    scale = 0 if base.is_append_time else 1
     records: list[Record] = []
     key: bytes | None
     value: bytes | None
@@ -121,6 +122,9 @@ def _walk(payload: bytes, pos: int, count: int, base: Base) -> tuple[list[Record
         if (raw := payload[pos + 1]) < 0x80:
             timestamp = base_timestamp + timestamp_deltas[raw]
             pos += 2
+        elif (high := payload[pos + 2]) < 0x80 and not raw & 1:
+            timestamp = base_timestamp + ((raw & 0x7F | high << 7) >> 1) * scale
+            pos += 3
         else:
             delta, pos = read_varlong(payload, pos + 1)
             timestamp = base.timestamp(delta)

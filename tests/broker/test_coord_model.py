@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 SESSIONS = 2
 PATHS = ("/a", "/a/x", "/a/y", "/a/x/z")
+# Begun with, or random steps would mostly find nothing.
+GIVEN = PATHS[:2]
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,11 @@ def often(*weighted: tuple[int, st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
 paths = st.sampled_from(PATHS)
 versions = st.sampled_from([-1, -1, 0, 0, 1, 2])
 data = st.sampled_from([b"", b"1", b"22"])
-# Most are plain, as is the tree that they lead to: else hardly anything would be found in it.
 creations = often(
-    (3, st.builds(Create, paths)),
-    (1, st.builds(Create, paths, data, ephemeral=st.just(True))),
-    (1, st.builds(Create, paths, data, st.booleans(), sequence=st.just(True))),
+    (4, st.builds(Create, paths)),
+    # Where it is in nobody's way: nothing can be made below it.
+    (1, st.builds(Create, st.sampled_from(PATHS[2:]), data, ephemeral=st.just(True))),
+    (2, st.builds(Create, paths, data, st.booleans(), sequence=st.just(True))),
 )
 ops: st.SearchStrategy[Op] = often(
     (4, creations), (2, st.builds(Set, paths, data, versions)), (2, st.builds(Delete, paths, versions))
@@ -195,7 +197,10 @@ def _placed(seen: object, places: dict[int, int]) -> object:
 
 
 async def begin(world: World) -> Run:
-    return Run(world, [await world.open() for _ in range(SESSIONS)])
+    coords = [await world.open() for _ in range(SESSIONS)]
+    for path in GIVEN:
+        await coords[0].create(path)
+    return Run(world, coords)
 
 
 @pytest.mark.needs("java")

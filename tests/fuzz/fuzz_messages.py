@@ -12,36 +12,22 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["minikafka"]):
-    from minikafka.protocol import control
+    from minikafka.protocol import control  # noqa: F401 - declares what CONTROL lists
     from minikafka.protocol import message as message_module
     from minikafka.protocol.apis import APIS
     from minikafka.protocol.control_codec import ControlMessage
     from minikafka.protocol.errors import DecodeError
     from minikafka.protocol.frame import FrameReader
     from minikafka.protocol.headers import decode_request_header
-    from minikafka.protocol.message import Message, codec_source
-    from minikafka.protocol.messages import consumer_protocol, coordinator_records
+    from minikafka.protocol.message import Message, VersionPrefixed, codec_source
+    from minikafka.protocol.messages import consumer_protocol, coordinator_records  # noqa: F401 - the same for MESSAGES
 
 MESSAGES: list[type[Message]] = [
     *(cls for api in APIS.values() for cls in (api.request, api.response)),
-    consumer_protocol.ConsumerProtocolSubscription,
-    consumer_protocol.ConsumerProtocolAssignment,
-    coordinator_records.OffsetCommitKey,
-    coordinator_records.OffsetCommitValue,
-    coordinator_records.GroupMetadataKey,
-    coordinator_records.GroupMetadataValue,
-    coordinator_records.TransactionLogKey,
-    coordinator_records.TransactionLogValue,
+    *VersionPrefixed.__subclasses__(),
 ]
 
-CONTROL: list[type[ControlMessage]] = [
-    control.LeaderAndIsrRequest,
-    control.StopReplicaRequest,
-    control.UpdateMetadataRequest,
-    control.AlterPartitionRequest,
-    control.AlterPartitionResponse,
-]
-
+CONTROL: list[type[ControlMessage]] = ControlMessage.__subclasses__()
 
 ROOT = Path(__file__).parent.parent.parent
 GOLDEN = ROOT / "tests" / "data" / "kafka-3.9.1-messages.txt"

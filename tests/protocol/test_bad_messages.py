@@ -1,6 +1,7 @@
 """Bytes that no peer should send: a decoder answers with the message or with DecodeError, nothing else."""
 
 import random
+import struct
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 
 from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.message import Message
-from minikafka.protocol.messages.api_versions import ApiVersionsRequest
+from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minikafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitKey
 from minikafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from minikafka.protocol.messages.groups import DescribeGroupsRequest, JoinGroupRequest
+from minikafka.protocol.messages.groups import DescribeGroupsRequest, JoinGroupRequest, SyncGroupRequest
 from minikafka.protocol.messages.metadata import MetadataRequest
 from minikafka.protocol.messages.produce import ProduceRequest
 from tests.protocol.samples import all_versions, full, messages, version_id
@@ -148,7 +149,64 @@ def test_a_known_tag_must_have_the_size_it_claims() -> None:
             FetchRequest.decode(changed, 12)
 
 
+def test_a_known_tag_may_come_twice_and_in_any_order() -> None:
+    # As Kafka's own classes read it: the last one counts.
+    epoch = b"\x01\x08" + bytes(7)
+    wire = b"\x00\x00\x01\x00\x00\x00\x00\x03" + epoch + b"\x01" + b"\x03\x01\x01" + epoch + b"\x02"
+    response = ApiVersionsResponse.decode(wire, 3)
+    assert response.zk_migration_ready
+    assert response.finalized_features_epoch == 2
+
+
+def test_strings_are_never_longer_than_a_classic_length_can_say() -> None:
+    longest = "x" * 0x7FFF
+    request = ApiVersionsRequest(client_software_name=longest, client_software_version="1")
+    wire = b"".join(request.encode(3))
+    assert ApiVersionsRequest.decode(wire, 3) == request
+    too_long = _uvarint(0x8001) + b"x" + wire[3:]
+    with pytest.raises(DecodeError, match="client_software_name is a string of 32768 bytes"):
+        ApiVersionsRequest.decode(too_long, 3)
+    group = JoinGroupRequest(
+        group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[], reason="x"
+    )
+    nullable = b"".join(group.encode(8)).replace(b"\x02x\x00", _uvarint(0x8001) + b"x" * 0x8000 + b"\x00")
+    with pytest.raises(DecodeError, match="reason is a string of 32768 bytes"):
+        JoinGroupRequest.decode(nullable, 8)
+
+
+@pytest.mark.parametrize("version", [3, 6])
+def test_too_long_a_string_is_not_written_either(version: int) -> None:
+    group = JoinGroupRequest(group_id="x" * 0x8000, session_timeout_ms=1, member_id="", protocol_type="", protocols=[])
+    with pytest.raises(struct.error):
+        group.encode(version)
+
+
+def test_an_error_names_the_message_and_its_version() -> None:
+    with pytest.raises(DecodeError, match=r"^MetadataRequest v0: topics may not be null"):
+        MetadataRequest.decode(b"\xff\xff\xff\xff", 0)
+
+
 # ------------------------------------------------------------------------------------------- bombs
+
+
+def test_tags_are_counted_like_elements() -> None:
+    # Two bytes and one turn of a loop each: a frame of 100 MB would have 50 million.
+    count = ApiVersionsRequest.max_elements + 1
+    unknown = _uvarint(count) + b"\x63\x00" * count
+    with pytest.raises(DecodeError, match="tags claims"):
+        ApiVersionsRequest.decode(b"\x02a\x02b" + unknown, 3)
+    fixed = bytes(4 + 4 + 4 + 4 + 1 + 4 + 4) + b"\x01\x01\x01"  # a Fetch v12 up to its tags, of which it knows one
+    with pytest.raises(DecodeError, match="tags claims"):
+        FetchRequest.decode(fixed + unknown, 12)
+
+
+def test_tags_are_counted_over_all_structs() -> None:
+    # A name of one letter and 1,100 tags, 1,024 times.
+    assignment = b"\x02m\x01" + _uvarint(1100) + b"\x63\x00" * 1100
+    fixed = b"\x02g" + bytes(4) + b"\x01\x00"  # a SyncGroup v4 up to its assignments
+    bomb = fixed + _uvarint(1025) + assignment * 1024 + b"\x00"
+    with pytest.raises(DecodeError, match="tags claims 1100"):
+        SyncGroupRequest.decode(bomb, 4)
 
 
 def test_a_frame_of_empty_strings_is_not_unfolded() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import tracemalloc
 from typing import Any
 
 import msgpack
@@ -146,6 +147,24 @@ def test_bombs() -> None:
     for bomb in (deep, lying, bytes(CONTROL_BYTES_MAX + 1)):
         with pytest.raises(DecodeError):
             LeaderAndIsrRequest.decode(bomb, 0)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        pytest.param(b"\x81\xa1a\xdd\x00\x90\x00\x00" + b"\xc0" * 0x900000, id="one long array"),
+        pytest.param(b"\xde\x20\x00" + b"".join(b"\xa4%04x\xc0" % i for i in range(0x2000)), id="one large map"),
+    ],
+)
+def test_what_is_too_large_is_refused_before_it_is_built(bomb: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match="exceeds max"):
+            LeaderAndIsrRequest.decode(bomb, 0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 500_000
 
 
 def test_elements_are_counted_over_all_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,14 @@ def test_request_header_tags_are_skipped() -> None:
     assert decode_request_header(wire, flexible=True) == (HEADERS[0], len(wire) - 4)
 
 
+def test_a_header_may_not_be_full_of_tags() -> None:
+    tags = b"\xff\xff\x03" + b"\x63\x00" * 0xFFFF
+    with pytest.raises(DecodeError, match="tags"):
+        decode_request_header(encode_request_header(HEADERS[0], flexible=False) + tags, flexible=True)
+    with pytest.raises(DecodeError, match="tags"):
+        response_body_position(b"\x00\x00\x00\x05" + tags, flexible=True)
+
+
 def test_client_id_beyond_the_frame_or_not_text() -> None:
     for tail in (b"\x03\xe8ab", b"\x00\x02\xc3\x28"):
         with pytest.raises(DecodeError):

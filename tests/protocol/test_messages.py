@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from minikafka.protocol.apis import APIS, api_named
+from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.message import Message, VersionPrefixed, codec_source
-from minikafka.protocol.messages.api_versions import ApiVersionsResponse
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.protocol.messages.fetch import FetchRequest
 from minikafka.protocol.messages.metadata import MetadataRequest
 from minikafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -104,6 +105,17 @@ def test_a_version_that_is_not_declared_is_our_mistake(cls: type[Message]) -> No
             cls.decode(b"", version)
         with pytest.raises(ValueError, match="has versions"):
             full(cls, cls.versions[0]).encode(version)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_refusal_of_an_older_broker_is_understood(version: int) -> None:
+    # As Kafka 3.0 answers a version it does not know: error 35, in the layout of v0.
+    refusal = ApiVersionsResponse.decode(bytes.fromhex("0023 00000001 0012 0000 0003"), version)
+    assert refusal.error_code == 35
+    assert refusal.api_keys == [ApiVersion(api_key=18, min_version=0, max_version=3)]
+    assert ApiVersionsResponse.decode(bytes.fromhex("0023 00000000"), version).api_keys == []
+    with pytest.raises(DecodeError):
+        ApiVersionsResponse.decode(bytes.fromhex("0024 00000002"), version)
 
 
 def test_records_are_never_copied() -> None:

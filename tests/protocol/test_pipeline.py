@@ -9,7 +9,7 @@ from minikafka.protocol.frame import FrameReader
 from minikafka.protocol.headers import decode_request_header, encode_response_header, response_header_is_flexible
 from minikafka.protocol.message import Response
 from minikafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from minikafka.protocol.messages.produce import ProduceRequest
 from minikafka.protocol.pipeline import Pipeline
 from minikafka.protocol.varint import Buffer
@@ -64,6 +64,18 @@ def test_a_broken_answer_leaves_its_request_waiting() -> None:
         pipeline.receive(b"\x00\x00\x00\x00\x00\x00")
     assert pipeline.abandon() == ["first"]
     assert len(pipeline) == 0
+
+
+def test_a_request_that_cannot_be_encoded_leaves_no_trace() -> None:
+    pipeline = Pipeline[str](None)
+    with pytest.raises(UnicodeEncodeError):
+        pipeline.send(MetadataRequest(topics=[MetadataRequestTopic(name="\ud800")]), 9, "bad")
+    with pytest.raises(ValueError, match="has versions"):
+        pipeline.send(ASK_NOTHING, 99, "bad")
+    assert len(pipeline) == 0
+    pipeline.send(ASK_NOTHING, 9, "good")
+    metadata = MetadataResponse(brokers=[], topics=[])
+    assert pipeline.receive(answer(0, metadata, 9)) == ("good", metadata)
 
 
 def test_nothing_waits_for_a_request_without_an_answer() -> None:

@@ -93,7 +93,7 @@ def test_timestamps_wrap_around(first: int, other: int, rows: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 40])
 def test_timestamps_that_wrap_around_by_little(rows: int) -> None:
-    for first, other in ((2**63 - 1, -(2**63) + 3), (-(2**63), 2**63 - 1)):
+    for first, other in ((2**63 - 1, -(2**63) + 3), (2**63 - 70, -(2**63) + 99), (-(2**63), 2**63 - 1)):
         records: list[RecordTuple] = [(first, None, None, ()), *[(other, None, b"v", ())] * rows]
         check(BatchView(build(records)), [Record(offset, *record) for offset, record in enumerate(records)])
 

@@ -7,7 +7,7 @@ from minikafka.protocol.messages.coordinator_records import GroupMetadataKey, Of
 from minikafka.protocol.messages.metadata import MetadataResponse
 from minikafka.protocol.messages.produce import PartitionProduceData
 from minikafka.protocol.messages.sasl import SaslAuthenticateRequest, ScramCredentialUpsertion
-from minikafka.protocol.schema import Bytes, Int32, String, Struct, StructMeta, field
+from minikafka.protocol.schema import Bytes, Int32, String, Struct, StructMeta, Uuid, field
 
 
 class Inner(Struct):
@@ -46,6 +46,13 @@ def test_a_type_in_quotes_is_refused_at_once() -> None:
     # Annotations that are text would give a message without fields on Python 3.14.
     with pytest.raises(TypeError, match="number"):
         StructMeta("Quoted", (Struct,), {"__annotations__": {"number": "Int32"}})
+
+
+def test_what_the_codecs_cannot_do_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="ids"):
+        StructMeta("Uuids", (Struct,), {"__annotations__": {"ids": list[Uuid]}})
+    with pytest.raises(TypeError, match="inherited"):
+        StructMeta("Derived", (Inner,), {"__annotations__": {"more": Int32}})
 
 
 def test_equality_is_by_class_and_value() -> None:

@@ -94,7 +94,7 @@ class Transaction:
         if name in parent.children or path == "/":
             raise NodeExists(path)
         if parent.owner:
-            pass
+            raise NoChildrenForEphemerals(path)
         owner = self._session_id if op.ephemeral else 0
         self.staged[path] = Node(op.data, 0, self._zxid, self._zxid, self._now_ms, owner)
         self.staged[above] = parent._replace(children=parent.children | {name}, births=parent.births + 1)

@@ -115,7 +115,7 @@ class Life:
         sequence = known[-1].base_sequence + len(known[-1].timestamps) if known else 0
         state = self.log.producers.get(producer_id)
         # What was cut off at either end is forgotten, or not.
-        expected = sequence if state is None or not state.batches else state.last_sequence + 1
+        expected = sequence if state is None else state.last_sequence + 1
         batch = batch_of(
             *self.values(),
             timestamp_ms=NOW_MS,
@@ -214,7 +214,15 @@ class Life:
         assert any(version[: len(kept)] == kept for version in possible), "batches of different times"
         end = max([start, *(batch.last_offset + 1 for batch in kept)])
         assert log.log_end_offset == end or log.log_end_offset <= start
-        self.check_derived(log, kept)
+        if not log.is_failed:
+            self.check_derived(log, kept)
+
+    def check_nothing_is_lost(self, log: Log) -> None:
+        """A disk that failed has what was written to it: all of it, but for what was being written or cut off."""
+        start = max(*self.log_starts, log.log_start_offset)
+        found = [batch for batch in batches_from(log, log.log_start_offset) if batch.last_offset >= start]
+        shortest = min(self.versions, key=len)
+        assert len(found) >= len([batch for batch in shortest if batch.last_offset >= start])
 
     def check_derived(self, log: Log, batches: list[Stored]) -> None:
         """Whatever can be told from the batches is told so."""

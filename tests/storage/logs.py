@@ -84,6 +84,7 @@ def batches_from(log: Log, offset: int, bound: int | None = None) -> list[BatchV
             break
         for batch in batches:
             batch.check_crc()
+        assert batches[-1].next_offset > offset, "a reader has to get ahead"
         found += batches
         offset = batches[-1].next_offset
     return found

@@ -141,6 +141,16 @@ def test_only_the_dirty_part_is_asked_for_newer_records() -> None:
     assert [offset for offset, _, _ in pairs(log)] == [0, 2, 3]
 
 
+def test_offsets_without_records_count_as_cleaned() -> None:
+    log = new_log()
+    put(log, (b"a", b"1"))
+    put(log, (b"b", None))
+    sealed(log)
+    for now_ms in (NOW_MS, LATER_MS, LATER_MS):
+        assert compact(log, 0, now_ms) == 2
+    assert pairs(log) == [(0, b"a", b"1")]
+
+
 def test_the_broker_s_time_stays() -> None:
     log = new_log(timestamp_type=TimestampType.LOG_APPEND_TIME)
     put(log, (b"a", b"1"), (b"b", b"2"))

@@ -11,7 +11,7 @@ from minikafka.storage.log import Log
 from minikafka.storage.retention import apply_retention, delete_records, expired_by_size, expired_by_time
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.compacting import COMPACTED, compact, put
-from tests.storage.logs import NOW_MS, SMALL, append, contents, flush, open_log
+from tests.storage.logs import NOW_MS, SMALL, append, contents, open_log
 
 DIRECTORY = "t-0"
 HOUR_MS = 3_600_000
@@ -138,10 +138,9 @@ def test_without_limits_nothing_expires() -> None:
 
 def test_a_compacted_log_loses_only_what_is_below_its_start() -> None:
     disk = MemoryDisk()
-    flush(filled(disk=disk))
-    disk.process_died()
+    filled(disk=disk).close()
     compacted = CONFIG._replace(cleanup_delete=False, cleanup_compact=True, retention_bytes=0)
-    log = open_log(disk, DIRECTORY, compacted, recovery_point=10, log_start_offset=4)
+    log = open_log(disk, DIRECTORY, compacted, is_clean=True, recovery_point=10, log_start_offset=4)
     log.update_high_watermark(10)
     assert [segment.base_offset for segment in apply_retention(log, NOW_MS + 2 * HOUR_MS)] == [0, 1, 2, 3]
     assert apply_retention(log, NOW_MS + 2 * HOUR_MS) == []
@@ -200,5 +199,6 @@ def test_a_disk_that_fails() -> None:
     disk = MemoryDisk()
     log = filled(disk=disk)
     disk.fail(lambda op: op.kind == "rename")
-    with pytest.raises(StorageError):
-        apply_retention(log, NOW_MS + HOUR_MS + 1)
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            apply_retention(log, NOW_MS + HOUR_MS + 1)

@@ -11,7 +11,7 @@ from minikafka.broker.config.properties import format_properties, parse_properti
 
 
 def parsed(text: str) -> list[tuple[str, str, int]]:
-    return [tuple(each) for each in parse_properties(text, "f")]
+    return [(each.key, each.value, each.line) for each in parse_properties(text, "f")]
 
 
 @pytest.mark.parametrize(
