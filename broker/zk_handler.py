@@ -44,13 +44,14 @@ class WakeSocket:
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """See the module's description. Everything but the constructor is called by kazoo."""
+    """See the module's description. Most of it is called by kazoo, on its thread."""
 
     def __init__(self, is_hanging: Callable[[], bool]) -> None:
         super().__init__()
         self._is_hanging = is_hanging
         # How the last attempt at each server went, by "host:port", for the message if there is no session at all.
         self.attempts: dict[str, str] = {}
+        self._connection: Any = None
 
     def start(self) -> None:
         """No worker threads: kazoo then runs callbacks where it is."""
@@ -77,7 +78,14 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             self.attempts[name] = error.strerror or str(error)
             raise
         self.attempts[name] = "it took the connection, but opened no session"
+        self._connection = connection
         return connection
+
+    def hang_up(self) -> None:
+        """On any thread: break the connection, so that kazoo does not wait for the other side any longer."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
 
     def select(
         self, readable: Iterable[Any], writable: Iterable[Any], exceptional: Iterable[Any], timeout: float | None = None

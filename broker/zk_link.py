@@ -48,7 +48,7 @@ log: Final = logging.getLogger(__name__)
 IN_FLIGHT_MAX: Final = 128
 """Well below the number of requests at which waking kazoo's thread runs out of room (see `zk_handler`)."""
 
-_CLOSE_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 2.0
 _REVIVE_SECONDS: Final = 1.0
 
 _STATES: Final = {
@@ -123,6 +123,7 @@ class ZkLink(SessionDesk):
         self._handler = Handler(self._is_hanging)
         self._client = self._new_client()
         self._is_started = False
+        self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._revival: asyncio.Task[None] | None = None
         # The loop is alive as long as this goes on.
@@ -172,16 +173,23 @@ class ZkLink(SessionDesk):
 
     async def close(self) -> None:
         self.end_closed()
+        if self._is_closing:
+            return
+        self._is_closing = True
         if self._beat is not None:
             self._beat.cancel()
         if self._revival is not None:
             self._revival.cancel()
         self._fail_in_flight()
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._aside(partial(_stop, self._client))
-        except TimeoutError:
+        stopping = asyncio.ensure_future(self._aside(partial(_stop, self._client)))
+        await asyncio.wait([stopping], timeout=_CLOSE_SECONDS)
+        if not stopping.done():
+            # The server does not answer, and kazoo would wait for it as long as a session lasts.
             log.warning("ZooKeeper did not confirm the end of the session within %g s", _CLOSE_SECONDS)
+            self._handler.hang_up()
+            await asyncio.wait([stopping], timeout=_CLOSE_SECONDS)
+        if not stopping.cancel() and (error := stopping.exception()) is not None:
+            log.warning("kazoo could not be closed", exc_info=error)
 
     async def _aside(self, call: Callable[[], object]) -> None:
         """Wait for a blocking call on a thread of its own: one that is given up must not hold up the process."""

@@ -68,8 +68,8 @@ class Request(Message):
 
     api_key: ClassVar[int]
     # Anyone may send one.  The largest elements (a topic to create, a partition to fetch) occupy some 350 bytes
-    # and what their strings hold: a million come to about 350 MB.
-    max_elements: ClassVar[int] = 1 << 20
+    # and what their strings hold: 262,144 of them come to about 90 MB.
+    max_elements: ClassVar[int] = 1 << 18
 
 
 class Response(Message):

@@ -20,6 +20,46 @@ from minikafka.storage.segments import Segments
 from minikafka.storage.state_files import StateFiles
 
 
+class Replay:
+    """Producers' state on its way from the latest snapshot to the end of a log."""
+
+    def __init__(
+        self, state_files: StateFiles, config: LogConfig, *, log_start_offset: int, snapshot_max: int, now_ms: int
+    ) -> None:
+        self.producers = ProducerStates()
+        self.start = log_start_offset
+        """Batches before it are in the snapshot, or deleted."""
+        snapshot = state_files.latest_snapshot(snapshot_max)
+        if snapshot is not None:
+            self.start = max(log_start_offset, snapshot[0])
+            self.producers.load(snapshot[1], now_ms, log_start_offset, config.producer_id_expiration_ms)
+
+    def take(self, batch: BatchView, segment: Segment, *, fills_index: bool) -> None:
+        """The next batch; CorruptRecord if it is a marker that cannot be read."""
+        if batch.producer_id < 0 or batch.last_offset < self.start:
+            return
+        completed = self.producers.update(batch, end_marker(batch))
+        if completed is not None:
+            if completed.is_aborted and fills_index:
+                segment.txn_index.append(aborted_txn(self.producers, completed))
+            self.producers.complete(completed)
+
+    def take_segment(self, segment: Segment, end: int, *, fills_index: bool = False) -> None:
+        """All batches of a segment below an offset."""
+        section = segment.section()
+        for position, batch in read_batches(section, section.file.read):
+            if batch.base_offset >= end:
+                return
+            try:
+                self.take(batch, segment, fills_index=fills_index)
+            except CorruptRecord as error:
+                raise CorruptLog(section.path, position, str(error)) from error
+
+    def finish(self, log_end_offset: int) -> ProducerStates:
+        self.producers.map_end_offset = log_end_offset
+        return self.producers
+
+
 def rebuild_producers(
     segments: Segments,
     state_files: StateFiles,
@@ -28,38 +68,13 @@ def rebuild_producers(
     log_start_offset: int,
     log_end_offset: int,
     now_ms: int,
-    restore_from: int | None = None,
 ) -> ProducerStates:
-    """The state at the log end; transaction indexes of segments from `restore_from` on are empty and are filled."""
-    producers = ProducerStates()
-    snapshot_max = log_end_offset if restore_from is None else min(log_end_offset, restore_from)
-    snapshot = state_files.latest_snapshot(snapshot_max)
-    start = log_start_offset
-    if snapshot is not None:
-        start = max(start, snapshot[0])
-        producers.load(snapshot[1], now_ms, log_start_offset, config.producer_id_expiration_ms)
-    if start < log_end_offset:
-        for segment in segments.from_offset(start):
-            fills = restore_from is not None and segment.base_offset >= restore_from
-            _replay(producers, segment, start, log_end_offset, fills_index=fills)
-    producers.map_end_offset = log_end_offset
-    return producers
-
-
-def _replay(producers: ProducerStates, segment: Segment, start: int, end: int, *, fills_index: bool) -> None:
-    section = segment.section()
-    for position, batch in read_batches(section, section.file.read):
-        if batch.base_offset >= end:
-            return
-        if batch.producer_id >= 0 and batch.last_offset >= start:
-            try:
-                completed = producers.update(batch, end_marker(batch))
-            except CorruptRecord as error:
-                raise CorruptLog(section.path, position, str(error)) from error
-            if completed is not None:
-                if completed.is_aborted and fills_index:
-                    segment.txn_index.append(aborted_txn(producers, completed))
-                producers.complete(completed)
+    """The state at the log end."""
+    replay = Replay(state_files, config, log_start_offset=log_start_offset, snapshot_max=log_end_offset, now_ms=now_ms)
+    if replay.start < log_end_offset:
+        for segment in segments.from_offset(replay.start):
+            replay.take_segment(segment, log_end_offset)
+    return replay.finish(log_end_offset)
 
 
 def end_marker(batch: BatchView) -> EndMarker | None:
@@ -75,15 +90,14 @@ def aborted_txn(producers: ProducerStates, completed: CompletedTxn) -> AbortedTx
 
 def restore_txn_index(segments: Segments, segment: Segment, state_files: StateFiles, config: LogConfig) -> None:
     """Fill the transaction index of one segment anew, from the batches."""
-    end = segments.next_base(segment)
     segment.txn_index.reset()
-    only = Segments([each for each in segments if each.base_offset <= segment.base_offset])
-    rebuild_producers(
-        only,
+    replay = Replay(
         state_files,
         config,
         log_start_offset=segments.first.base_offset,
-        log_end_offset=INT64_MAX if end is None else end,
+        snapshot_max=segment.base_offset,
         now_ms=0,  # before every timestamp, so that no producer has expired
-        restore_from=segment.base_offset,
     )
+    for each in segments.from_offset(replay.start):
+        if each.base_offset <= segment.base_offset:
+            replay.take_segment(each, INT64_MAX, fills_index=each is segment)

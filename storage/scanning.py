@@ -104,17 +104,18 @@ def scan(section: Section, read: Read) -> Iterator[BatchAt]:
 def read_batches(section: Section, read: Read) -> Iterator[tuple[int, BatchView]]:
     """All batches of a section with their positions; CRCs are not checked; CorruptLog where no batch can be."""
     chunk: Buffer = b""
-    at = 0
-    position = section.start
+    chunk_at = position = section.start
     while position < section.limit:
-        if at + HEADER_BYTES > len(chunk) or at + _size_at(chunk, at) > len(chunk):
-            chunk, at = _chunk_with_batch(section, position, read), 0
         try:
-            batch = BatchView(chunk, at)
-        except CorruptRecord as error:
-            raise CorruptLog(section.path, position, str(error)) from error
+            batch = BatchView(chunk, position - chunk_at)
+        except CorruptRecord:
+            # Most likely the chunk is at its end.
+            chunk, chunk_at = _chunk_with_batch(section, position, read), position
+            try:
+                batch = BatchView(chunk)
+            except CorruptRecord as error:
+                raise CorruptLog(section.path, position, str(error)) from error
         yield position, batch
-        at += batch.size
         position += batch.size
 
 

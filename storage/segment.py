@@ -235,10 +235,7 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Both indexes from the batches, up to the first that is bad."""
-        self._reset_indexes()
-        self._indexes_loaded = True
-        self._largest = TimestampOffset(-1, self.base_offset)
-        self._since_index_bytes = 0
+        self._clear_indexes()
         try:
             for batch in self.batches():
                 if (
@@ -251,12 +248,18 @@ class Segment:
                 self.note(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
         except CorruptLog:
             pass  # whoever reads the bad batch is told; the index only has to be right up to it
+        self._finish_indexes()
+
+    def _finish_indexes(self) -> None:
         if self.is_sealed:
             self.seal()
             self.offset_index.sync()
             self.time_index.sync()
 
-    def _reset_indexes(self) -> None:
+    def _clear_indexes(self) -> None:
+        self._indexes_loaded = True
+        self._largest = TimestampOffset(-1, self.base_offset)
+        self._since_index_bytes = 0
         for index in (self.offset_index, self.time_index):
             index.close()
             index.clear()
@@ -303,13 +306,17 @@ class Segment:
         # Compaction may have left offsets without records before it.
         self.tail = Tail(next_offset, self.size)
 
-    def recover(self, size: int, *, is_last: bool) -> None:
-        """After a crash: keep the first `size` bytes, all of them good, and build the indexes from them."""
+    def begin_recovery(self) -> None:
+        """After a crash: all batches will be noted, and the caller fills the transaction index."""
+        self.txn_index.reset()
+        self._clear_indexes()
+
+    def end_recovery(self, size: int, *, is_last: bool) -> None:
+        """The first `size` bytes were good; the rest goes."""
         if size < self.size:
             self._shorten(size)
-        self.txn_index.reset()
         self.is_sealed = not is_last
-        self.rebuild_indexes()
+        self._finish_indexes()
 
     def _shorten(self, size: int) -> None:
         """On return this is on disk: what was cut off must not come back behind, or between, what is written next."""

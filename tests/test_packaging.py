@@ -137,12 +137,17 @@ def test_light_install_runs(light: Path) -> None:
     assert run(light / "minikafka", "--version") == f"minikafka, version {VERSION}\n"
 
 
+# Imported only where numpy is, and never by name from another room.
+NEEDS_NUMPY = {"minikafka.protocol.records.scattered"}
+
+
 @pytest.mark.parametrize("room", ["protocol", "client"])
 def test_light_install_has_all_that_a_room_imports(light: Path, room: str) -> None:
     script = (
         f"import importlib, pkgutil, minikafka.{room} as room\n"
         "for found in pkgutil.walk_packages(room.__path__, room.__name__ + '.'):\n"
-        "    importlib.import_module(found.name)\n"
+        f"    if found.name not in {NEEDS_NUMPY}:\n"
+        "        importlib.import_module(found.name)\n"
         "print('all imported')\n"
     )
     assert run(light / "python", "-c", script) == "all imported\n"

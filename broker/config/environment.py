@@ -30,7 +30,7 @@ def keys_of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, s
     """Key, value and variable of all that is meant for the broker, in the order of the variables' names."""
     for variable in sorted(environment):
         rest = variable.removeprefix(_PREFIX)
-        if rest not in ("", variable) and not re.fullmatch(_NO_KEYS, rest):
+        if rest not in ("", variable) and rest.isascii() and not re.fullmatch(_NO_KEYS, rest):
             yield _as_declared(_key(rest.removeprefix("CFG_"))), environment[variable], variable
 
 

@@ -159,7 +159,7 @@ def base_name(name: str) -> str:
 
 def is_for_listener(name: str) -> bool:
     listener, point, base = name.removeprefix(_FOR_LISTENER).partition(".")
-    return name.startswith(_FOR_LISTENER) and bool(listener and point and base)
+    return name.startswith(_FOR_LISTENER) and name.isascii() and bool(listener and point and base)
 
 
 def synonyms(name: str) -> tuple[str, ...]:

@@ -76,10 +76,6 @@ def _repeated(properties: Sequence[Property], path: str) -> list[str]:
 def _require_known(given: Given) -> None:
     if broker_key(given.name) is None:
         raise ConfigError(f"{given.origin}: {unknown(given.name, broker_keys())}")
-    try:
-        given.text.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(f"{given.origin}: the value of {given.name} is not UTF-8") from None
 
 
 def _with_both_ids(kept: Mapping[str, Given]) -> list[Given]:

@@ -43,6 +43,8 @@ _SERVER: Final = _HOST + r"(?::[0-9]{1,5})?"
 
 def parse(key: Key, text: str) -> Value:
     """The value of a key, or a BadValue that says what is allowed."""
+    if not _is_unicode(text):
+        raise BadValue("must be valid Unicode")
     value = _PARSERS.get(key.kind, _string)(text.strip(_BLANKS))
     if value is None or not _is_allowed(key, value):
         raise BadValue(f"must be {allowed(key)}")
@@ -77,6 +79,15 @@ def split(text: str) -> tuple[str, ...]:
     """The elements of a list; an empty text has none."""
     stripped = text.strip(_BLANKS)
     return tuple(each.strip(_BLANKS_AT_COMMA) for each in stripped.split(",")) if stripped else ()
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be sent: a variable's bytes and ZooKeeper's JSON may hold what is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _allowed_number(key: Key) -> str:

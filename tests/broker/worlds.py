@@ -102,7 +102,7 @@ class RealWorld:
 
     async def expire(self, coord: Coord) -> None:
         assert isinstance(coord, ZkCoord)
-        await asyncio.to_thread(_steal, self.port, coord._client.client_id)
+        await asyncio.to_thread(steal, self.port, coord._client.client_id)
 
     def drop(self, coord: Coord) -> None:
         self._proxies[coord].drop()
@@ -125,7 +125,7 @@ def _memory(coord: Coord) -> MemoryCoord:
     return coord
 
 
-def _steal(port: int, session: Any) -> None:
+def steal(port: int, session: Any) -> None:
     """End somebody's session by taking it over and closing it."""
     thief = KazooClient(f"127.0.0.1:{port}", timeout=SESSION_TIMEOUT_MS / 1000, client_id=session)
     thief.start()

@@ -2,12 +2,10 @@
 
 `full` is deterministic: every field that a version carries gets a value unlike its neighbours' and
 unlike its default, arrays get two elements, so that swapped or missing fields show in the bytes.
-`messages` is a hypothesis strategy for the same.  `to_kafka_json` names things as Kafka does.
+`messages` is a hypothesis strategy for the same.
 """
 
-import base64
 import itertools
-import random
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -86,38 +84,6 @@ def _full_value(wire: Wire | type[Struct], version: int, serial: Iterator[int]) 
     return number
 
 
-# --------------------------------------------------------------------------------------- arbitrary
-
-
-def arbitrary(cls: type[M], version: int, rng: random.Random) -> M:
-    """A message with nulls, empty and long values, and numbers at their limits, all by `rng`."""
-    values = {f.name: _arbitrary_field(f, version, rng) if f.exists(version) else f.absent for f in cls.fields}
-    return cls(**values)
-
-
-def _arbitrary_field(f: Field, version: int, rng: random.Random) -> Any:
-    if f.may_be_null(version) and rng.random() < 0.3:
-        return None
-    if not f.is_list:
-        return _arbitrary_value(f.wire, version, rng)
-    is_fixed = isinstance(f.wire, Wire) and f.wire.kind is Kind.FIXED
-    size = rng.choice([0, 1, 1, 2, 3, 130 if is_fixed else 2])
-    return [_arbitrary_value(f.wire, version, rng) for _ in range(size)]
-
-
-def _arbitrary_value(wire: Wire | type[Struct], version: int, rng: random.Random) -> Any:
-    if isinstance(wire, type):
-        return arbitrary(wire, version, rng)
-    if wire.kind is Kind.STRING:
-        return rng.choice(["", "a", "topic", "\u00fc" * 63, "\U0001f600" * 40, "n" * 126, "n" * 127])
-    if wire.kind is not Kind.FIXED:
-        return rng.randbytes(rng.choice([0, 1, 5, 126, 127, 200]))
-    if wire.format in RANGES:
-        bits = RANGES[wire.format]
-        return rng.choice([0, 1, -1, (1 << bits) - 1, -(1 << bits), rng.randrange(1 << bits)])
-    return {"?": rng.random() < 0.5, "d": rng.random() * 1e9, "16s": rng.randbytes(16)}[wire.format]
-
-
 # -------------------------------------------------------------------------------------- hypothesis
 
 
@@ -149,33 +115,3 @@ def _values(wire: Wire | type[Struct], version: int) -> st.SearchStrategy[Any]:
     return {"?": st.booleans(), "d": st.floats(allow_nan=False), "16s": st.binary(min_size=16, max_size=16)}[
         wire.format
     ]
-
-
-# ------------------------------------------------------------------------------------- Kafka's JSON
-
-
-def camel(name: str) -> str:
-    """`topic_data` as Kafka's schemas spell it, but for the first letter: `topicData`."""
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)
-
-
-def to_kafka_json(message: Struct, version: int) -> dict[str, Any]:
-    """The JSON that Kafka's own converters read for a message of that version."""
-    return {
-        camel(f.name): _json_value(getattr(message, f.name), f.wire, version)
-        for f in type(message).fields
-        if f.exists(version) and not (f.is_tagged and getattr(message, f.name) is None)
-    }
-
-
-def _json_value(value: Any, wire: Wire | type[Struct], version: int) -> Any:
-    if isinstance(value, list):
-        return [_json_value(each, wire, version) for each in value]
-    if isinstance(value, Struct):
-        return to_kafka_json(value, version)
-    if isinstance(value, bytes) and isinstance(wire, Wire):
-        if wire.format == "16s":
-            return base64.urlsafe_b64encode(value).decode().rstrip("=")
-        return base64.b64encode(value).decode()
-    return value

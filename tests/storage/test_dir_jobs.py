@@ -267,13 +267,14 @@ def test_a_corrupt_partition_does_no_harm_to_others_and_is_not_forgotten() -> No
     assert len(contents(restart(disk).logs[OTHERS])) == 4
 
 
-@pytest.mark.parametrize("is_known", [False, True])
-def test_a_partition_that_was_harmed_after_a_clean_stop_stays_corrupt(is_known: bool) -> None:
+@pytest.mark.parametrize("known", [None, b"0\n1\norders 1 30\n", b"0\n2\norders 0 30\norders 1 30\n"])
+def test_a_partition_that_was_harmed_after_a_clean_stop_stays_corrupt(known: bytes | None) -> None:
     """The marker says that all was on disk; without it, and without the checkpoint, this would be a torn end."""
     disk = MemoryDisk()
     filled(disk).close()
-    if not is_known:
-        disk.unlink(join(ROOT, RECOVERY_POINT_CHECKPOINT))
+    disk.unlink(join(ROOT, RECOVERY_POINT_CHECKPOINT))
+    if known is not None:
+        write_file(disk, join(ROOT, RECOVERY_POINT_CHECKPOINT), known)
     path = join(ROOT, "orders-0", "00000000000000000000.log")
     write_file(disk, path, read_file(disk, path)[:100])
     for name in disk.list(join(ROOT, "orders-0")):

@@ -6,11 +6,12 @@ from random import Random
 import pytest
 
 from minikafka.storage.config import LogConfig
+from minikafka.storage.disk import join
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.formats import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT
 from minikafka.storage.log import Log
 from tests.sim.memory_disk import MemoryDisk
-from tests.storage.dirs import ROOT, start
+from tests.storage.dirs import ROOT, read_file, start, write_file
 from tests.storage.logs import append, contents, read
 from tests.storage.recorded import lay_out, recorded_files
 
@@ -81,3 +82,17 @@ def test_any_file_may_be_harmed(part: int) -> None:
         again = start(disk, config=CONFIG)
         assert again.was_clean == is_whole, name
         assert len(again.logs) + len(again.corrupt) == 2, name
+
+
+def test_an_index_that_is_ahead_of_its_log() -> None:
+    """Its last entry is about offset 900 of a log that ends at 600; the next batches have offsets in between."""
+    disk = MemoryDisk()
+    lay_out(disk, ROOT)
+    path = join(ROOT, "codec-none-0", "00000000000000000520.index")
+    data = bytearray(read_file(disk, path))
+    data[-8:-4] = (380).to_bytes(4, "big")
+    write_file(disk, path, bytes(data))
+    log = start(disk, config=CONFIG).logs["codec-none", 0]
+    for _ in range(30):
+        append(log, b"more", epoch=9)
+    assert [value for offset, value in contents(log) if offset >= 600] == [b"more"] * 30

@@ -159,7 +159,16 @@ def test_keys_of_one_listener(name: str, base: str) -> None:
     assert displaced(name) == (name,)
 
 
-@pytest.mark.parametrize("name", ["listener.name.", "listener.name.x", "listener.name.x.", "listener.name..listeners"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.",
+        "listener.name.x",
+        "listener.name.x.",
+        "listener.name..listeners",
+        "listener.name.\udcff.listeners",
+    ],
+)
 def test_no_key_of_a_listener(name: str) -> None:
     assert not is_for_listener(name)
     assert broker_key(name) is None

@@ -7,7 +7,7 @@ from hypothesis import given as given_examples
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from minikafka.broker.config.errors import ConfigError
+from minikafka.broker.config.errors import ConfigError, assignment
 from minikafka.broker.config.keys import Kind, broker_keys
 from minikafka.broker.config.load import Loaded, load, resolve
 from minikafka.broker.config.settings import Given
@@ -116,7 +116,9 @@ def test_errors_of_variables_and_arguments(path: Path) -> None:
         "--set: unknown key 'num.partition', did you mean 'num.partitions'?"
     )
     assert said(path, "", None, "broker.id") == "--set broker.id: must be key=value"
-    assert said(path, "", {"KAFKA_BROKER_RACK": "\udcff"}) == "KAFKA_BROKER_RACK: the value of broker.rack is not UTF-8"
+    assert said(path, "", {"KAFKA_BROKER_RACK": "\udcff"}) == (
+        "KAFKA_BROKER_RACK: broker.rack='\\udcff': must be valid Unicode"
+    )
 
 
 def test_zookeeper_has_to_be_named() -> None:
@@ -198,6 +200,7 @@ def test_errors_show_no_secret(path: Path, text: str) -> None:
 
 
 def test_given_shows_no_secret() -> None:
+    assert assignment("ssl.key.password", HUSH, secret=True) == "ssl.key.password"
     assert repr(Given("ssl.key.password", HUSH, "--set")) == "Given('ssl.key.password', origin='--set')"
 
 
@@ -206,7 +209,7 @@ TEXTS = st.text(max_size=20) | st.integers().map(str) | st.sampled_from(recordin
 
 
 @given_examples(st.dictionaries(NAMES, TEXTS, max_size=4))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_garbage_is_a_configuration_or_a_config_error(texts: dict[str, str]) -> None:
     try:
         config = config_of(texts)

@@ -60,7 +60,7 @@ TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.dictionaries(TEXT, TEXT, max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_what_is_written_is_read_again(values: dict[str, str]) -> None:
     text = format_properties(values)
     assert text.isascii()
@@ -69,7 +69,7 @@ def test_what_is_written_is_read_again(values: dict[str, str]) -> None:
 
 
 @given(st.text(alphabet="\\\n\r =:#!\t\fauAF019né\u2028", max_size=40) | st.text(max_size=40))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         lines = parse_properties(text, "f")

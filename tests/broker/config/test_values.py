@@ -122,7 +122,7 @@ TEXTS = st.text(alphabet="0123456789+-.eEdD_x,:*/@ \t\nabcABC") | st.text() | st
 
 
 @given(KEYS, TEXTS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_garbage_is_a_value_or_a_bad_value(key: Key, text: str) -> None:
     try:
         value = parse(key, text)
@@ -136,7 +136,7 @@ def test_garbage_is_a_value_or_a_bad_value(key: Key, text: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_doubles_survive_the_round_trip(number: float) -> None:
     shown = render(number)
     assert shown is not None and "." in shown and "e" not in shown

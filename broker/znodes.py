@@ -1,0 +1,202 @@
+"""What stands in ZooKeeper about brokers and the controller: Kafka's paths, and its JSON field by field.
+
+Fields come in the order in which Kafka writes them, so that what both write is the same to the byte. Reading is
+lenient as in Kafka: fields that are not known are skipped, older versions are understood.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from minikafka.broker.coord import CoordError
+
+_T = TypeVar("_T")
+
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
+
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    "/brokers/topics",
+    "/config/changes",
+    "/admin/delete_topics",
+    "/brokers/seqid",
+    "/isr_change_notification",
+    PRODUCER_IDS,
+    "/log_dir_event_notification",
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""What every broker makes at its start, in Kafka's order; those above them come with them."""
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+_PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+_BROKER_VERSION: Final = 5
+_CONTROLLER_VERSION: Final = 2
+_PRODUCER_IDS_VERSION: Final = 1
+_PLAINTEXT: Final = "PLAINTEXT"
+_ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^\[\]]*)):(-?\d+)")
+
+
+class BadNode(CoordError):
+    """A node holds what nobody should have written there."""
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+class Endpoint(NamedTuple):
+    """An address of a broker, and what is spoken there."""
+
+    listener: str
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.listener}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """A broker as it is registered."""
+
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    timestamp_ms: int = -1
+
+    def encode(self) -> bytes:
+        # Clients older than listeners look for one host and port, and can do PLAINTEXT only.
+        plain = next((each for each in self.endpoints if each.protocol == _PLAINTEXT), None)
+        return _encode(
+            {
+                "features": self.features,
+                "listener_security_protocol_map": {each.listener: each.protocol for each in self.endpoints},
+                "endpoints": [str(each) for each in self.endpoints],
+                **({} if self.rack is None else {"rack": self.rack}),
+                "jmx_port": -1,
+                "port": -1 if plain is None else plain.port,
+                "host": None if plain is None else plain.host,
+                "version": _BROKER_VERSION,
+                "timestamp": str(self.timestamp_ms),
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> Self:
+        return _decoded(path, data, cls._from_json)
+
+    @classmethod
+    def _from_json(cls, fields: dict[str, Any]) -> Self:
+        if int(fields["version"]) == 1:
+            endpoints = (Endpoint(_PLAINTEXT, _PLAINTEXT, str(fields["host"]), int(fields["port"])),)
+        else:
+            protocols = dict(fields.get("listener_security_protocol_map") or {})
+            endpoints = tuple(_endpoint(each, protocols) for each in fields["endpoints"])
+        features = {str(name): dict(levels) for name, levels in (fields.get("features") or {}).items()}
+        return cls(endpoints, fields.get("rack"), features, int(fields.get("timestamp", -1)))
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    found = _ENDPOINT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no endpoint")
+    # Before listeners had names of their own, they were called after what is spoken there.
+    listener, protocol = found[1], protocols.get(found[1], found[1])
+    return Endpoint(listener, protocol, found[2] or found[3] or "", int(found[4]))
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    # Of all versions, this one is a text.
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    return _decoded(CLUSTER_ID, data, lambda fields: str(fields["id"]))
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    return _encode(
+        {
+            "version": _CONTROLLER_VERSION,
+            "brokerid": broker_id,
+            "timestamp": str(timestamp_ms),
+            "kraftControllerEpoch": -1,
+        }
+    )
+
+
+def decode_controller(data: bytes) -> int:
+    """The controller's broker id."""
+    return _decoded(CONTROLLER, data, lambda fields: int(fields["brokerid"]))
+
+
+def encode_epoch(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def decode_epoch(data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError:
+        raise BadNode(f"{CONTROLLER_EPOCH} holds {data!r} instead of a number") from None
+
+
+class ProducerIdBlock(NamedTuple):
+    """Producer ids for one broker to give away, both ends included."""
+
+    broker_id: int
+    first: int
+    last: int
+
+    @classmethod
+    def after(cls, data: bytes, broker_id: int) -> Self:
+        """The block that follows on what is in the node."""
+        first = cls.decode(data).last + 1 if data else 0
+        if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
+            raise BadNode(f"{PRODUCER_IDS}: the last block ends at {first - 1}, there are no more producer ids")
+        return cls(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+
+    def encode(self) -> bytes:
+        return _encode(
+            {
+                "version": _PRODUCER_IDS_VERSION,
+                "broker": self.broker_id,
+                "block_start": str(self.first),
+                "block_end": str(self.last),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        return _decoded(
+            PRODUCER_IDS,
+            data,
+            lambda fields: cls(int(fields["broker"]), int(fields["block_start"]), int(fields["block_end"])),
+        )
+
+
+def _encode(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _decoded(path: str, data: bytes, make: Callable[[dict[str, Any]], _T]) -> _T:
+    """What is made of a JSON object; whatever is wrong with it is one error."""
+    try:
+        return make(dict(json.loads(data)))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BadNode(f"{path} holds {data[:200]!r}, which makes no sense: {error!r}") from None
