@@ -166,10 +166,10 @@ class ProducerIdBlock(NamedTuple):
     @classmethod
     def after(cls, data: bytes, broker_id: int) -> Self:
         """The block that follows on what is in the node."""
-        first = cls.decode(data).last + 1 if data else 0
-        if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
-            raise BadNode(f"{PRODUCER_IDS}: the last block ends at {first - 1}, there are no more producer ids")
-        return cls(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+        before = cls.decode(data).last if data else -1
+        if before > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
+            raise BadNode(f"{PRODUCER_IDS}: the last block ends at {before}, there are no more producer ids")
+        return cls(broker_id, before + 1, before + PRODUCER_ID_BLOCK_SIZE)
 
     def encode(self) -> bytes:
         return _encode(

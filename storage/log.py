@@ -312,7 +312,7 @@ class Log:
         try:
             # The segment before the recovery point too: if it was rolled right there, its indexes are not on disk yet.
             dirty = self.segments.from_offset(self.recovery_point - 1)
-            work = plan_syncs(dirty, self.state_files.unsynced)
+            work = plan_syncs(dirty, sorted(self.state_files.unsynced))
         except OSError as error:
             raise self.failure("flush", error) from error
         self.state_files.unsynced = set()

@@ -30,6 +30,10 @@ class _GoodPart(NamedTuple):
     flaw: CorruptLog | None
 
 
+class _BadMarker(CorruptLog):
+    """A batch that is whole and still cannot be taken in: no crash has made it, so nothing is cut off."""
+
+
 class Recovery:
     """Checks everything from the recovery point on, and cuts off what is bad."""
 
@@ -98,22 +102,27 @@ class Recovery:
                 if not next_offset <= base_offset <= last_offset <= offset_max:
                     raise CorruptLog(section.path, position, f"offset {base_offset} after {next_offset - 1}")
                 batch.check_crc()
-                self._take(batch, segment)
+                self._take(batch, segment, position)
                 self._is_compacted |= base_offset > next_offset
                 segment.note(position, batch.size, last_offset, batch.max_timestamp)
                 end, next_offset = position + batch.size, last_offset + 1
+        except _BadMarker:
+            raise
         except CorruptLog as flaw:
             return _GoodPart(end, next_offset, flaw)
         except CorruptRecord as error:
             return _GoodPart(end, next_offset, CorruptLog(section.path, end, str(error)))
         return _GoodPart(end, next_offset, None)
 
-    def _take(self, batch: BatchView, segment: Segment) -> None:
+    def _take(self, batch: BatchView, segment: Segment, position: int) -> None:
         epoch = batch.leader_epoch
         if epoch >= 0 and (not self.epochs or self.epochs[-1][0] != epoch):
             self.epochs.append((epoch, batch.base_offset))
         if batch.producer_id >= 0:
-            self._replay.take(batch, segment, fills_index=True)
+            try:
+                self._replay.take(batch, segment, fills_index=True)
+            except CorruptRecord as error:
+                raise _BadMarker(segment.log_path, position, str(error)) from error
 
     def _has_gap_after(self, segment: Segment, next_offset: int) -> bool:
         """Whether batches are missing between this segment and the next."""

@@ -30,7 +30,7 @@ class BrokerConfig(NamedTuple):
     zookeeper_connection_timeout_ms: int
 
     broker_id: int
-    """-1 to ask ZooKeeper for one above `reserved_broker_max_id`."""
+    """-1 to ask ZooKeeper for one above `reserved_broker_max_id`, and to `_replace` it here."""
     broker_id_generation_enable: bool
     reserved_broker_max_id: int
     broker_rack: str | None

@@ -56,7 +56,8 @@ def apply_stored(
         usable = {name: text for name, text in stored.items() if name not in refused}
         settings = laid_over(settings, usable, scope)
     try:
-        return Applied(BrokerConfig.of(settings), tuple(complaints))
+        # An id that was given out by ZooKeeper is in no layer.
+        return Applied(BrokerConfig.of(settings)._replace(broker_id=config.broker_id), tuple(complaints))
     except ConfigError as error:
         return Applied(config, (*complaints, f"{error}; nothing has changed"))
 

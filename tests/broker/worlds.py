@@ -37,8 +37,8 @@ class World(Protocol):
 
     def heal(self, coord: Coord) -> None: ...
 
-    def lose_answer(self, coord: Coord, *, done: bool) -> None:
-        """Break the connection at the next request, after or before it is carried out."""
+    def lose_answer(self, coord: Coord, skip: int = 0, *, done: bool) -> None:
+        """Break the connection at a request that comes after so many others, when or before it is carried out."""
 
 
 class MemoryWorld:
@@ -73,8 +73,8 @@ class MemoryWorld:
     def heal(self, coord: Coord) -> None:
         _memory(coord).heal()
 
-    def lose_answer(self, coord: Coord, *, done: bool) -> None:
-        _memory(coord).lose_answer(done=done)
+    def lose_answer(self, coord: Coord, skip: int = 0, *, done: bool) -> None:
+        _memory(coord).lose_answer(done=done, skip=skip)
 
 
 class RealWorld:
@@ -116,8 +116,8 @@ class RealWorld:
     def heal(self, coord: Coord) -> None:
         self._proxies[coord].heal()
 
-    def lose_answer(self, coord: Coord, *, done: bool) -> None:
-        self._proxies[coord].lose(done=done)
+    def lose_answer(self, coord: Coord, skip: int = 0, *, done: bool) -> None:
+        self._proxies[coord].lose(skip, done=done)
 
 
 def _memory(coord: Coord) -> MemoryCoord:

@@ -6,6 +6,28 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
+_PING_XID = -2
+
+
+class Frames:
+    """Bytes in, whole frames out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def split(self, data: bytes) -> list[bytes]:
+        self._rest += data
+        whole = []
+        while len(self._rest) >= 4 and len(self._rest) >= (end := 4 + int.from_bytes(self._rest[:4])):
+            whole.append(self._rest[:end])
+            self._rest = self._rest[end:]
+        return whole
+
+
+def _xid(frame: bytes) -> int:
+    """What a request and its answer have in common."""
+    return int.from_bytes(frame[4:8], signed=True)
+
 
 class Link:
     """One connection through the relay, to which one loss may happen."""
@@ -13,29 +35,42 @@ class Link:
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self.client = client
         self.server = server
-        # Lose the answer to the next request, or the request itself.
-        self.is_answer_lost = False
-        self.is_request_lost = False
         # Pass nothing on in either direction, but keep the connection.
         self.is_frozen = False
-        self._is_lost = False
+        self._loss: tuple[int, bool] | None = None
+        self._lost_xid: int | None = None
+        self._requests = Frames()
+        self._answers = Frames()
+        self._is_closed = False
 
     def close(self) -> None:
-        self._is_lost = True
+        self._is_closed = True
         self.client.close()
         self.server.close()
 
+    def lose(self, skip: int, *, done: bool) -> None:
+        self._loss = (skip, done)
+
     def requested(self, data: bytes) -> None:
-        if self.is_request_lost:
+        # A question of four letters is no frame.
+        for frame in [data] if data == b"srvr" else self._requests.split(data):
+            if self._loss is not None and _xid(frame) != _PING_XID:
+                self._count_down(_xid(frame), *self._loss)
+            if not self._is_closed and not self.is_frozen:
+                self.server.write(frame)
+
+    def _count_down(self, xid: int, skip: int, done: bool) -> None:
+        self._loss = (skip - 1, done) if skip else None
+        if not skip and done:
+            self._lost_xid = xid
+        elif not skip:
             self.close()
-        elif not self._is_lost and not self.is_frozen:
-            self.server.write(data)
 
     def answered(self, data: bytes) -> None:
-        # By then the request has been carried out.
-        if self.is_answer_lost:
+        if self._lost_xid is not None and self._lost_xid in map(_xid, self._answers.split(data)):
+            # Its answer shows that the request was carried out.
             self.close()
-        elif not self._is_lost and not self.is_frozen:
+        if not self._is_closed and not self.is_frozen:
             self.client.write(data)
 
 
@@ -76,11 +111,10 @@ class Proxy:
         for link in self._links:
             link.is_frozen = True
 
-    def lose(self, *, done: bool) -> None:
-        """Break the connection at the next request, after or before it is carried out."""
+    def lose(self, skip: int, *, done: bool) -> None:
+        """Break the connection at a request that comes after so many others, when or before it is carried out."""
         for link in self._links:
-            link.is_answer_lost = done
-            link.is_request_lost = not done
+            link.lose(skip, done=done)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:

@@ -45,6 +45,11 @@ def test_layers() -> None:
     assert config.topic_config({}).log.retention_ms == 60_000
 
 
+def test_an_id_that_was_given_out_stays() -> None:
+    config = config_of()._replace(broker_id=1001)
+    assert apply_stored(config, {"message.max.bytes": "2"}, {}).config.broker_id == 1001
+
+
 def test_what_is_stored_never_stops_a_broker() -> None:
     config = config_of()
     stored = {
