@@ -139,7 +139,10 @@ def _records(place: _Place, batch: BatchAt, read: Read) -> list[FoundRecord]:
     """The records of a batch that count, for want of them what the header says."""
     view = read_batch(place.section, batch, read)
     try:
-        found = [FoundRecord(each.timestamp_ms, each.offset, batch.leader_epoch) for each in iter_records(view)]
+        found = [
+            FoundRecord(each.timestamp_ms, each.offset, batch.leader_epoch)
+            for each in iter_records(view, with_headers=False)
+        ]
     except CorruptRecord:
         found = [FoundRecord(batch.max_timestamp, batch.base_offset, batch.leader_epoch)]
     return [record for record in found if record.offset >= place.from_offset]

@@ -214,7 +214,7 @@ def _check_records(batch: BatchView, limits: Limits, now_ms: int) -> None:
     is_timestamp_bad = False
     max_timestamp = NO_TIMESTAMP
     try:
-        for index, record in enumerate(iter_records(batch, limits.inflated_bytes_max)):
+        for index, record in enumerate(iter_records(batch, limits.inflated_bytes_max, with_headers=False)):
             max_timestamp = max(max_timestamp, record.timestamp_ms)
             if record.offset != index:
                 errors.append(RecordError(index, f"record {index} of the batch has the offset {record.offset}"))

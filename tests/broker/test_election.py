@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -18,7 +18,6 @@ from minikafka.broker.coord import (
     SessionState,
     Set,
     Waker,
-    insist,
 )
 from minikafka.broker.election import (
     ControllerFenced,
@@ -95,11 +94,13 @@ async def test_standing_again_keeps_what_is_held(coord: Coord) -> None:
 
 @losses
 async def test_an_election_with_an_answer_lost(coord: Coord, world: World, skip: int, done: bool) -> None:
+    other = await world.open()
     world.lose_answer(coord, skip, done=done)
     held = await elected(coord, 1)
-    assert held.epoch == 1
-    await insist(coord, lambda: write_fenced(coord, held, Create("/written")))
-    assert await find_controller(coord) == 1
+    assert held == (1, 1)
+    assert await find_controller(other) == 1
+    # In whatever session: it is the version that counts.
+    await write_fenced(other, held, Create("/written"))
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -178,65 +179,64 @@ class Rivals:
     def __init__(self, seed: int) -> None:
         self._rng = Random(seed)
         self._server = MemoryZooKeeper()
-        self.coords = [MemoryCoord(self._server, latency=self._latency) for _ in range(3)]
+        self.coords = [MemoryCoord(self._server) for _ in range(3)]
         self.winners: dict[int, set[int]] = {}
         self.written: list[int] = []
-
-    def _latency(self) -> float:
-        return self._rng.random() / 1000
 
     async def run(self) -> None:
         await asyncio.gather(*(coord.start() for coord in self.coords))
         await self.coords[0].create("/log", b"0")
         rivals = [asyncio.create_task(self._rival(index, coord)) for index, coord in enumerate(self.coords)]
-        for _ in range(60):
-            await asyncio.sleep(self._latency() * 3)
+        for _ in range(200):
+            await self._dawdle(20)
             self._harm(self._rng.choice(self.coords))
         for rival in rivals:
             rival.cancel()
         await asyncio.gather(*rivals, return_exceptions=True)
 
+    async def _dawdle(self, turns: int) -> None:
+        for _ in range(self._rng.randrange(turns)):
+            await asyncio.sleep(0)
+
     def _harm(self, coord: MemoryCoord) -> None:
-        harms: list[Callable[[], object]] = [
-            coord.drop,
-            coord.cut,
-            coord.heal,
-            coord.heal,
-            lambda: coord.lose_answer("multi", done=self._rng.random() < 0.5),
-            lambda: coord.lose_answer(done=self._rng.random() < 0.5),
-            lambda: self._server.is_alive(coord._session_id) and coord.expire(),
-        ]
-        self._rng.choice(harms)()
+        def expire() -> None:
+            if self._server.is_alive(coord.session.id):
+                self._server.expire(coord.session.id)
+
+        def lose(kind: str) -> None:
+            coord.lose_answer(kind, done=self._rng.random() < 0.5)
+
+        self._rng.choice(
+            [coord.drop, coord.cut, coord.heal, coord.heal, expire, partial(lose, "multi"), partial(lose, "")]
+        )()
 
     async def _rival(self, index: int, coord: MemoryCoord) -> None:
         waker = Waker()
         held: Controllership | None = None
         while True:
             try:
-                if held is None and await find_controller(coord, waker) is None:
-                    held = await elect(coord, index, NOW_MS)
-                    if held is not None:
-                        self.winners.setdefault(held.epoch, set()).add(index)
-                elif held is None:
-                    await waker.wait()
-                else:
+                if held is not None:
                     await self._write(coord, held)
+                elif await find_controller(coord, waker) is not None:
+                    await waker.wait()
+                elif (held := await elect(coord, index, NOW_MS)) is not None:
+                    self.winners.setdefault(held.epoch, set()).add(index)
             except ControllerFenced:
                 held = None
             except Disconnected:
                 await coord.connected()
+            await self._dawdle(3)
 
     async def _write(self, coord: MemoryCoord, held: Controllership) -> None:
-        """Without a version: what a controller writes may only ever be overtaken by the next one."""
-        act: Callable[[], Awaitable[object]] = lambda: write_fenced(coord, held, Set("/log", b"%d" % held.epoch))  # noqa: E731
-        await act()
+        """Without a version of its own: nothing but the fence keeps an old controller from writing over a new one."""
+        await write_fenced(coord, held, Set("/log", b"%d" % held.epoch))
         self.written.append(int(self._server.nodes["/log"].data))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 async def test_rivals(seed: int) -> None:
     rivals = Rivals(seed)
     await rivals.run()
     assert all(len(holders) == 1 for holders in rivals.winners.values())
     assert rivals.written == sorted(rivals.written)
-    assert len(rivals.winners) > 1
+    assert len(rivals.winners) > 5

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.broker.coord import Coord, SessionState, insist
+from minikafka.broker.coord import Coord, SessionState
 from minikafka.broker.registration import (
     DuplicateBroker,
     Registration,
@@ -56,9 +56,10 @@ async def test_brokers_that_start_together_make_the_same_paths(coord: Coord, wor
 
 @losses
 async def test_the_cluster_id_with_an_answer_lost(coord: Coord, world: World, skip: int, done: bool) -> None:
+    other = await world.open()
     world.lose_answer(coord, skip, done=done)
     assert await ensure_cluster_id(coord, "proposed") == "proposed"
-    assert (await coord.get("/cluster/id"))[0] == b'{"version":"1","id":"proposed"}'
+    assert (await other.get("/cluster/id"))[0] == b'{"version":"1","id":"proposed"}'
 
 
 async def test_a_cluster_id_that_is_none(coord: Coord) -> None:
@@ -98,21 +99,26 @@ async def test_every_session_has_a_larger_epoch(coord: Coord, world: World) -> N
 @losses
 async def test_registering_with_an_answer_lost(coord: Coord, world: World, skip: int, done: bool) -> None:
     await ensure_persistent_paths(coord)
+    other = await world.open()
     world.lose_answer(coord, skip, done=done)
     epoch = await registration(coord).register(NODE)
-    data, stat = await insist(coord, lambda: coord.get(PATH))
+    data, stat = await other.get(PATH)
     assert (data, stat.czxid, stat.ephemeral_owner) == (NODE.encode(), epoch, coord.session.id)
 
 
 async def test_a_session_that_expires_meanwhile(coord: Coord, world: World) -> None:
+    other = await world.open()
     await ensure_persistent_paths(coord)
+    first, diary = coord.session, Diary(coord)
+    await world.expire(coord)
     world.cut(coord)
     registering = asyncio.create_task(registration(coord).register(NODE))
-    await world.expire(coord) if coord.session.state is SessionState.CONNECTED else None
+    await diary.until(SessionState.SUSPENDED)
     world.heal(coord)
     epoch = await registering
-    stat = await coord.exists(PATH)
+    stat = await other.exists(PATH)
     assert stat is not None and (stat.czxid, stat.ephemeral_owner) == (epoch, coord.session.id)
+    assert coord.session.id != first.id
 
 
 async def test_another_broker_with_our_id(coord: Coord, world: World) -> None:
@@ -183,7 +189,7 @@ async def test_a_block_is_given_out_once_with_an_answer_lost(coord: Coord, world
     world.lose_answer(coord, skip, done=done)
     # Two at once, so that the lost one of the first looks like one of the second.
     first, second = await asyncio.gather(allocate_producer_ids(coord, 7), allocate_producer_ids(coord, 7))
-    third = await insist(coord, lambda: allocate_producer_ids(coord, 7))
+    third = await allocate_producer_ids(coord, 7)
     assert len({first.first, second.first, third.first}) == 3
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from minikafka.broker.coord import (
@@ -45,6 +46,15 @@ def no_latency() -> float:
     return 0.0
 
 
+def call_after(seconds: float, call: Callable[[], None]) -> None:
+    """At the next turn of the loop if there is no time to pass: two timers for now would be called in any order."""
+    loop = asyncio.get_running_loop()
+    if seconds > 0:
+        loop.call_later(seconds, call)
+    else:
+        loop.call_soon(call)
+
+
 class Request(NamedTuple):
     """One thing that was asked."""
 
@@ -69,7 +79,7 @@ class Lane:
 
     def push(self, call: Callable[[], None]) -> None:
         self._calls.append(call)
-        asyncio.get_running_loop().call_later(self._latency(), self._next, self._generation)
+        call_after(self._latency(), partial(self._next, self._generation))
 
     def clear(self) -> None:
         self._calls.clear()
@@ -156,7 +166,7 @@ class MemoryCoord(SessionDesk):
         self._in_flight.clear()
 
     def _later(self, call: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_later(self._latency(), call)
+        call_after(self._latency(), call)
 
     def _connect(self) -> None:
         if self._is_cut or self._end is not None or self._session.state is SessionState.CONNECTED:
