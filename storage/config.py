@@ -41,3 +41,8 @@ class LogConfig(NamedTuple):
     compression_level: int | None = None
 
     producer_id_expiration_ms: int = DAY_MS
+
+    @property
+    def roll_ms(self) -> int:
+        """How long a segment is written to: compaction leaves the active one alone, so it must not be for too long."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.cleanup_compact else self.segment_ms

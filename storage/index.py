@@ -17,7 +17,6 @@ its new size gets to disk (`has_grown`), and from then on lost entries show as z
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -171,6 +170,19 @@ class _Index:
         first, second = self._entry.unpack_from(self._view(), number * self._entry.size)
         return first, second
 
+    def _count_to(self, value: int, field: int) -> int:
+        """How many entries come before the first with more than the value in a field; by bisecting."""
+        low, high = 0, self.count
+        if high:
+            unpack, size, view = self._entry.unpack_from, self._entry.size, self._view()
+            while low < high:
+                middle = (low + high) // 2
+                if unpack(view, middle * size)[field] > value:
+                    high = middle
+                else:
+                    low = middle + 1
+        return low
+
     def _cut(self, count: int) -> None:
         self.count = count
         self._set_last(self._get(count - 1) if count else None)
@@ -198,7 +210,7 @@ class OffsetIndex(_Index):
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or below the offset; before the first one, the start of the segment."""
         relative = offset - self.base_offset
-        number = bisect_right(range(self.count), relative, key=self._relative) - 1
+        number = self._count_to(relative, field=0) - 1
         if number < 0:
             return OffsetPosition(self.base_offset - 1, 0)
         found, position = self._get(number)
@@ -209,13 +221,10 @@ class OffsetIndex(_Index):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after the offset."""
-        self._cut(bisect_left(range(self.count), offset - self.base_offset, key=self._relative))
+        self._cut(self._count_to(offset - self.base_offset - 1, field=0))
 
     def entries(self) -> list[OffsetPosition]:
         return [OffsetPosition(self.base_offset + o, p) for o, p in map(self._get, range(self.count))]
-
-    def _relative(self, number: int) -> int:
-        return self._get(number)[0]
 
     def _set_last(self, last: tuple[int, int] | None) -> None:
         relative, self.last_position = (-1, 0) if last is None else last
@@ -246,7 +255,7 @@ class TimeIndex(_Index):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry with at most this timestamp; before the first one, the start of the segment."""
-        number = bisect_right(range(self.count), timestamp, key=self._timestamp) - 1
+        number = self._count_to(timestamp, field=0) - 1
         if number < 0:
             return TimestampOffset(-1, self.base_offset)
         found, relative = self._get(number)
@@ -256,16 +265,10 @@ class TimeIndex(_Index):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries that point at or past the offset."""
-        self._cut(bisect_left(range(self.count), offset - self.base_offset, key=self._relative))
+        self._cut(self._count_to(offset - self.base_offset - 1, field=1))
 
     def entries(self) -> list[TimestampOffset]:
         return [TimestampOffset(t, self.base_offset + o) for t, o in map(self._get, range(self.count))]
-
-    def _timestamp(self, number: int) -> int:
-        return self._get(number)[0]
-
-    def _relative(self, number: int) -> int:
-        return self._get(number)[1]
 
     def _set_last(self, last: tuple[int, int] | None) -> None:
         timestamp, relative = (-1, 0) if last is None else last

@@ -30,6 +30,8 @@ class LoadedState(NamedTuple):
     is_clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
+    was_compacted: bool = False
+    """Then offsets may be missing by right, whatever the topic's configuration says today."""
 
 
 def load_log(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now_ms: int) -> Log:
@@ -61,7 +63,7 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
             replay,
             recovery_point=state.recovery_point,
             log_start_offset=state.log_start_offset,
-            is_compacted=config.cleanup_compact,
+            is_compacted=config.cleanup_compact or state.was_compacted,
         )
         recovery.run()
     log_end_offset = segments.active.reopen()

@@ -144,6 +144,7 @@ class LogDir:
             # After a clean stop everything is on disk, whatever a checkpoint says that may have got lost.
             recovery_point=INT64_MAX if self.was_clean else recovery_point,
             log_start_offset=self.checkpoints.log_starts.offsets.get(partition, 0),
+            was_compacted=partition in self.checkpoints.first_dirty,
         )
         try:
             if not self.disk.is_dir(directory):

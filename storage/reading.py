@@ -20,7 +20,7 @@ from minikafka.protocol.records.layout import HEADER_BYTES, LENGTH_OVERHEAD_BYTE
 from minikafka.protocol.varint import INT64_MAX, Buffer
 from minikafka.storage.disk import File
 from minikafka.storage.errors import CorruptLog, StorageError
-from minikafka.storage.scanning import ColdRead, Read, Section, nowait, scan, waiting
+from minikafka.storage.scanning import ColdRead, Read, Section, nowait, waiting
 from minikafka.storage.segments import Segments
 
 # Base offset, length and magic.
@@ -28,6 +28,9 @@ _unpack_head: Final = Struct(">qi4xb").unpack_from
 # The same, and after CRC and attributes the last offset delta.
 _unpack_chained: Final = Struct(">qi4xb6xi").unpack_from
 _CHAINED_BYTES: Final = 27
+
+_SCAN_BYTES: Final = 8192
+"""Twice the default index interval: mostly one read finds the batch after an index entry."""
 
 
 class ReadPlan(NamedTuple):
@@ -96,20 +99,40 @@ class ReadPlan(NamedTuple):
 
     def _narrowed(self, section: Section, number: int, read: Read) -> Section:
         """The section from the batch with the offset on."""
-        if number == 0 and section.start and not self._is_right(section, read):
-            section = section._replace(start=0)
-        for batch in scan(section, read):
-            if batch.last_offset >= self.offset:
-                return section._replace(start=batch.position)
-        return section._replace(start=section.limit)
+        position = None
+        if number == 0 and section.start:
+            position = _find(section, section.start, self.offset, read, base_min=self.base_offset)
+        if position is None:
+            position = _find(section, 0, self.offset, read) or 0
+        return Section(section.path, section.file, position, section.limit)
 
-    def _is_right(self, section: Section, read: Read) -> bool:
-        """Whether the index has led to a batch, and not past the offset."""
-        try:
-            first = next(scan(section, read), None)
-        except CorruptLog:
-            return False
-        return first is not None and self.base_offset <= first.base_offset <= self.offset
+
+def _find(section: Section, start: int, offset: int, read: Read, base_min: int | None = None) -> int | None:
+    """The position of the batch with the offset or after it, the limit of the section if there is none.
+
+    With `base_min` the start is only what an index says: None if no batch is there, or one that is after the offset.
+    """
+    chunk: Buffer = b""
+    chunk_at = position = start
+    last_offset = -1
+    while position < section.limit:
+        at = position - chunk_at
+        if at + HEADER_BYTES > len(chunk):
+            chunk, chunk_at, at = read(position, min(_SCAN_BYTES, section.limit - position)), position, 0
+        base, size, magic, delta = -1, 0, -1, -1
+        if len(chunk) - at >= HEADER_BYTES:
+            base, length, magic, delta = _unpack_chained(chunk, at)
+            size = length + LENGTH_OVERHEAD_BYTES
+        is_batch = magic == MAGIC and HEADER_BYTES <= size <= section.limit - position and delta >= 0
+        if position == start and base_min is not None and not (is_batch and base_min <= base <= offset):
+            return None
+        if not is_batch or base <= last_offset:
+            raise CorruptLog(section.path, position, f"no batch: magic {magic}, size {size}, offset {base}")
+        last_offset = base + delta
+        if last_offset >= offset:
+            return position
+        position += size
+    return section.limit
 
 
 def plan_search(segments: Segments, offset: int, max_bytes: int, bound_offset: int, limit: int | None) -> ReadPlan:

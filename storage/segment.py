@@ -147,7 +147,7 @@ class Segment:
         waited_ms = timestamp - first if first is not None and first >= 0 <= timestamp else 0
         return (
             self.size > config.segment_bytes - size
-            or waited_ms > config.segment_ms
+            or waited_ms > config.roll_ms
             or self.offset_index.is_full
             or self.time_index.is_full
         )

@@ -187,7 +187,7 @@ class Rivals:
         await asyncio.gather(*(coord.start() for coord in self.coords))
         await self.coords[0].create("/log", b"0")
         rivals = [asyncio.create_task(self._rival(index, coord)) for index, coord in enumerate(self.coords)]
-        for _ in range(200):
+        for _ in range(300):
             await self._dawdle(20)
             self._harm(self._rng.choice(self.coords))
         for rival in rivals:
@@ -239,4 +239,4 @@ async def test_rivals(seed: int) -> None:
     await rivals.run()
     assert all(len(holders) == 1 for holders in rivals.winners.values())
     assert rivals.written == sorted(rivals.written)
-    assert len(rivals.winners) > 5
+    assert len(rivals.winners) > 3

@@ -1,4 +1,4 @@
-"""What is true of a real ZooKeeper only: how sessions begin, who may do what, and one thread that is in nobody's way."""
+"""What is true of a real ZooKeeper only: how sessions begin, who may do what, and a thread that is in nobody's way."""
 
 from __future__ import annotations
 

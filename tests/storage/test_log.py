@@ -10,6 +10,7 @@ from minikafka.protocol.records.control import ControlType
 from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import CorruptLog
+from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Log
 from minikafka.storage.trimming import advance_log_start, truncate_fully, truncate_to
 from tests.storage.logs import (
@@ -367,3 +368,30 @@ def test_the_largest_timestamp(folder: str) -> None:
     found = plan.run()
     assert found is not None
     assert (found.timestamp, found.offset) == (NOW_MS + 90, 1)
+
+
+# -------------------------------------------------------------------------------------------- rolling by time
+
+
+@pytest.mark.parametrize(
+    ("config", "due_ms"),
+    [
+        (LogConfig(segment_ms=1000), 1001),
+        (LogConfig(segment_ms=1000, max_compaction_lag_ms=10), 1001),
+        (LogConfig(segment_ms=1000, max_compaction_lag_ms=10, cleanup_compact=True), 11),
+    ],
+)
+def test_segments_roll_by_time(folder: str, config: LogConfig, due_ms: int) -> None:
+    log = open_log(RealDisk(), folder, config)
+    for elapsed_ms, count in ((0, 1), (due_ms - 1, 1), (due_ms, 2)):
+        append(log, b"x", timestamp_ms=NOW_MS + elapsed_ms)
+        assert len(log.segments) == count
+
+
+def test_a_log_that_was_compacted_once_may_have_gaps(folder: str) -> None:
+    log = filled(folder)
+    names = [Path(segment.path(".log")) for segment in log.segments]
+    names[1].unlink()
+    state = LoadedState(was_compacted=True)
+    kept = load_log(RealDisk(), folder, SMALL, state, NOW_MS)
+    assert kept.log_end_offset == log.log_end_offset
