@@ -102,19 +102,33 @@ def bare_file(path: str) -> Iterator[int]:
 
 
 def read_rows(folder: str) -> Iterator[tuple[Row, int]]:
-    """The newest batches, whose places are known, and old ones in other segments, which are looked up."""
+    """The newest batches, whose places are known, and old ones in other segments, which are looked up.
+
+    One batch at a time is the worst case; consumers ask for as much as there is, up to 1 MB.
+    """
     for name, size in SIZES.items():
         log = opened(join(folder, f"read-{size}"), CONFIG._replace(segment_bytes=64 << 20))
         batch = BatchView(batch_of_size(size))
-        count = max(100, (160 << 20) // size)
-        for _ in range(count):
-            batch.base_offset = 0
-            log.append_as_leader(batch, 0, NOW_MS)
+        count = (160 << 20) // size
+        fill(log, batch, count * batch.size)
         with bare_file(log.segments.first.log_path) as fd:
-            for kind, offsets in {"newest": range(count - 60, count), "old": range(0, 60)}.items():
-                rivals = {"minikafka": read_from(log, batch.size, offsets), "bare": read_file(fd, batch.size)}
-                yield race(f"read {name}, {kind}", rivals), batch.size
+            for much in {batch.size, (1 << 20) // batch.size * batch.size or batch.size}:
+                steps = max(1, much // batch.size)
+                around = {"newest": range(count - 20 * steps, count, steps), "old": range(0, 20 * steps, steps)}
+                for kind, offsets in around.items():
+                    rivals = {"minikafka": read_from(log, much, offsets), "bare": read_file(fd, much)}
+                    yield race(f"read {_size(much)} in batches of {name}, {kind}", rivals), much
         closed(log)
+
+
+def _size(size: int) -> str:
+    return f"{round(size / 1024)} KB" if size < 1 << 19 else "1 MB"
+
+
+def fill(log: Log, batch: BatchView, size: int) -> None:
+    while log.size_bytes < size:
+        batch.base_offset = 0
+        log.append_as_leader(batch, 0, NOW_MS)
 
 
 def read_from(log: Log, size: int, offsets: range) -> Callable[[], None]:
@@ -128,7 +142,7 @@ def read_from(log: Log, size: int, offsets: range) -> Callable[[], None]:
 
 
 def read_file(fd: int, size: int) -> Callable[[], None]:
-    around = cycle(range(0, 60 * size, size))
+    around = cycle(range(0, 20 * size, size))
 
     def read() -> None:
         assert len(os.pread(fd, size, next(around))) == size
@@ -145,15 +159,13 @@ def growth_rows(folder: str) -> list[Row]:
         builder = BatchBuilder()
         builder.append_many(NOW_MS, [b""] * min(records, 20_000))
         batch = BatchView(builder.build())
-        while log.log_end_offset < records:
-            batch.base_offset = 0
-            log.append_as_leader(batch, 0, NOW_MS)
+        fill(log, batch, records // batch.record_count * batch.size)
         logs.append(log)
         rivals[name] = append_to(log, batch_of_size(200))
     row = race("append after ...", rivals)
     for log in logs:
         closed(log)
-    return [Row(f"append 200 B after {name} records", {"minikafka": micros}) for name, micros in row.micros.items()]
+    return [Row(f"append 200 bytes after {name} records", {"minikafka": us}) for name, us in row.micros.items()]
 
 
 def opening_rows(folder: str) -> Iterator[Row]:
@@ -162,42 +174,40 @@ def opening_rows(folder: str) -> Iterator[Row]:
         directory = join(folder, f"open-{count}")
         log = opened(directory)
         batch = BatchView(batch_of_size(200))
-        for number in range(count):
-            if number:
+        for number in range(1, count + 1):
+            fill(log, batch, number * 20_000)
+            if number < count:
                 log.roll()
-            for _ in range(100):
-                batch.base_offset = 0
-                log.append_as_leader(batch, 0, NOW_MS)
         log.close()
         for segment in [*log.segments][:-1]:
             os.truncate(segment.log_path, 100 << 20)
-        best = min(timed(lambda: closed(opened(directory, is_clean=True))) for _ in range(5))  # noqa: B023
+        best = min(timed(reopen, directory, is_clean=True) for _ in range(9))
         yield Row(f"open {count} segments, {count // 10} GB, per 100", {"minikafka": best * 1e6 / (count / 100)})
 
 
-def timed(call: Callable[[], object]) -> float:
+def reopen(directory: str, *, is_clean: bool = False) -> None:
+    closed(opened(directory, is_clean=is_clean))
+
+
+def timed(call: Callable[..., object], *args: object, **more: object) -> float:
     start = time.perf_counter()
-    call()
+    call(*args, **more)
     return time.perf_counter() - start
 
 
 def recovery_rows(folder: str) -> Iterator[tuple[Row, int]]:
     """A start after a crash, against reading the file and computing one CRC over it."""
-    for name, size in {"1 KB": 1 << 10, "16 KB": 16 << 10, "1 MB": 1 << 20}.items():
+    for name, size in SIZES.items():
         directory = join(folder, f"recovery-{size}")
         log = opened(directory)
-        batch = BatchView(batch_of_size(size))
-        total = 128 << 20
-        while log.size_bytes < total:
-            batch.base_offset = 0
-            log.append_as_leader(batch, 0, NOW_MS)
+        fill(log, BatchView(batch_of_size(size)), 128 << 20)
         closed(log)
-        best = {"minikafka": float("inf"), "bare": float("inf")}
-        for _ in range(4):
-            best["minikafka"] = min(best["minikafka"], timed(lambda: closed(opened(directory))))  # noqa: B023
-            best["bare"] = min(best["bare"], timed(lambda: checksum(log.segments.first.log_path)))  # noqa: B023
-        micros: dict[str, float | None] = {rival: seconds * 1e6 for rival, seconds in best.items()}
-        yield Row(f"recover, batches of {name}", micros), total
+        ours, bare = [], []
+        for _ in range(5):
+            ours.append(timed(reopen, directory))
+            bare.append(timed(checksum, log.segments.first.log_path))
+        micros: dict[str, float | None] = {"minikafka": min(ours) * 1e6, "bare": min(bare) * 1e6}
+        yield Row(f"recover 128 MB in batches of {name}", micros), log.size_bytes
 
 
 def checksum(path: str) -> int:
@@ -212,7 +222,7 @@ def checksum(path: str) -> int:
 
 def print_row(row: Row, size: int | None = None) -> None:
     ours, bare = row.micros["minikafka"], row.micros.get("bare")
-    line = f"{row.name:<40}{ours or 0:>14,.2f}"
+    line = f"{row.name:<42}{ours or 0:>14,.2f}"
     if size is not None and ours and bare:
         line += f"{size / ours:>12,.0f}{size / bare:>12,.0f}{bare / ours:>10.2f}"
     print(line, flush=True)
@@ -221,7 +231,7 @@ def print_row(row: Row, size: int | None = None) -> None:
 def main() -> None:
     folder = tempfile.mkdtemp(prefix="bench-log-", dir=".")
     print(f"Python {platform.python_version()}; best of alternating rounds; share: of the speed of the bare calls\n")
-    print(f"{'':<40}{'us each':>14}{'MB/s':>12}{'bare MB/s':>12}{'share':>10}")
+    print(f"{'':<42}{'us each':>14}{'MB/s':>12}{'bare MB/s':>12}{'share':>10}")
     try:
         for part in (append_rows, read_rows, recovery_rows):
             for row, size in part(folder):

@@ -181,6 +181,12 @@ class RealFile:
         self._has_nowait = True
 
     def append(self, parts: Sequence[Buffer]) -> None:
+        if len(parts) == 1:
+            # What every produced batch takes: half the time of the general way.
+            written = os.write(self._fd, parts[0])
+            if written < len(parts[0]):
+                self._append_rest(memoryview(parts[0])[written:])
+            return
         for start in range(0, len(parts), _PARTS_MAX):
             some = parts[start : start + _PARTS_MAX]
             written = os.writev(self._fd, some)

@@ -51,7 +51,8 @@ class _Index:
         self._count_max = bytes_max // self._entry.size
         self._mapping: Mapping | None = None
         self._is_writable = False
-        self._reserved_bytes = 0
+        self._writable_count = 0
+        """Up to how many entries there may be before more space has to be reserved."""
         self._unflushed: list[Mapping] = []
         self.has_grown = False
         """Whether a file that had entries was made longer since the last flush."""
@@ -136,27 +137,29 @@ class _Index:
             assert self._mapping is not None
         return self._mapping.view
 
-    def _put(self, *values: int) -> None:
+    def _put(self, first: int, second: int) -> None:
+        if self.count >= self._writable_count or not self._is_writable:
+            self._make_room()
+        assert self._mapping is not None
+        self._entry.pack_into(self._mapping.view, self.count * self._entry.size, first, second)
+        self.count += 1
+
+    def _make_room(self) -> None:
         if not self._is_writable:
             if self._mapping is not None:
                 self._mapping.close()
                 self._mapping = None
             self._map(self._count_max * self._entry.size, writable=True)
-            self._reserved_bytes = 0
+            self._writable_count = 0
             self.has_grown = self.count > 0
-        if self.size_bytes + self._entry.size > self._reserved_bytes:
-            self._reserve()
-        self._entry.pack_into(self._view(), self.size_bytes, *values)
-        self.count += 1
-
-    def _reserve(self) -> None:
-        size = min(_RESERVED_BYTES, self._count_max * self._entry.size - self.size_bytes)
-        file = self._disk.open(self.path)
-        try:
-            file.reserve(self.size_bytes, size)
-        finally:
-            file.close()
-        self._reserved_bytes = self.size_bytes + size
+        if self.count >= self._writable_count:
+            count = min(self._count_max, self.count + _RESERVED_BYTES // self._entry.size)
+            file = self._disk.open(self.path)
+            try:
+                file.reserve(self.size_bytes, count * self._entry.size - self.size_bytes)
+            finally:
+                file.close()
+            self._writable_count = count
 
     def _map(self, size: int, *, writable: bool) -> None:
         file = self._disk.open(self.path, create=writable)

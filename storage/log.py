@@ -220,7 +220,8 @@ class Log:
     # ------------------------------------------------------------------------------------- rolling
 
     def _segment_for(self, base_offset: int, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        self.check_usable()
+        if self.is_failed:
+            self.check_usable()
         active = self.segments.active
         timestamp = max_timestamp if max_timestamp >= 0 else now_ms
         if active.is_due_to_roll(self.config, size, last_offset, timestamp):

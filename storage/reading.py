@@ -100,7 +100,7 @@ class ReadPlan(NamedTuple):
     def _narrowed(self, section: Section, number: int, read: Read) -> Section:
         """The section from the batch with the offset on."""
         position = None
-        if number == 0 and section.start:
+        if number == 0 and 0 < section.start < section.limit:
             position = _find(section, section.start, self.offset, read, base_min=self.base_offset)
         if position is None:
             position = _find(section, 0, self.offset, read) or 0

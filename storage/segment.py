@@ -49,6 +49,7 @@ class Segment:
         self.log_path = self.path(LOG_SUFFIX)
         self._interval_bytes = config.index_interval_bytes
         self._since_index_bytes = 0
+        self._is_index_full = False
         self._file: File | None = None
         self._largest: TimestampOffset | None = None
         self._first_timestamp: int | None = None
@@ -136,6 +137,7 @@ class Segment:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
         self._since_index_bytes = 0
+        self._is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     def is_due_to_roll(self, config: LogConfig, size: int, last_offset: int, timestamp: int) -> bool:
         """Whether a batch of this size and time belongs in a new segment."""
@@ -148,8 +150,7 @@ class Segment:
         return (
             self.size > config.segment_bytes - size
             or waited_ms > config.roll_ms
-            or self.offset_index.is_full
-            or self.time_index.is_full
+            or self._is_index_full
         )
 
     def seal(self) -> None:
@@ -283,6 +284,7 @@ class Segment:
             self.rebuild_indexes()
             return self.reopen()
         self._largest = largest
+        self._is_index_full = self.offset_index.is_full or self.time_index.is_full
         assert self.first_timestamp is not None
         self.is_sealed = False
         self.tail = Tail(next_offset, self.size)

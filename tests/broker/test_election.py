@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from random import Random
 
@@ -15,6 +16,8 @@ from minikafka.broker.coord import (
     Disconnected,
     MultiFailed,
     NodeExists,
+    Op,
+    OpResult,
     SessionState,
     Set,
     Waker,
@@ -170,6 +173,38 @@ async def test_resigning(coord: Coord, world: World, skip: int, done: bool) -> N
     assert theirs.epoch == 2
 
 
+async def test_an_epoch_that_somebody_else_wrote_is_not_ours(coord: Coord) -> None:
+    await elected(coord, 1)
+    await coord.set(CONTROLLER_EPOCH, b"9")
+    assert await elect(coord, 1, NOW_MS) is None
+
+
+class Slow(MemoryCoord):
+    """Things happen between its reading and its writing."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def multi(self, *ops: Op) -> tuple[OpResult, ...]:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super().multi(*ops)
+
+
+async def test_a_controller_that_came_and_went_meanwhile_keeps_its_epoch() -> None:
+    server = MemoryZooKeeper()
+    slow, quick = Slow(server), MemoryCoord(server)
+    await asyncio.gather(slow.start(), quick.start())
+
+    async def come_and_go() -> None:
+        assert (await elected(quick, 2)).epoch == 1
+        await quick.close()
+
+    slow.meanwhile = come_and_go
+    assert await elect(slow, 1, NOW_MS) is None
+    assert (await elected(slow, 1)).epoch == 2
+
+
 # Anything at any time
 
 
@@ -206,9 +241,9 @@ class Rivals:
         def lose(kind: str) -> None:
             coord.lose_answer(kind, done=self._rng.random() < 0.5)
 
-        self._rng.choice(
-            [coord.drop, coord.cut, coord.heal, coord.heal, expire, partial(lose, "multi"), partial(lose, "")]
-        )()
+        harms: list[Callable[[], None]] = [coord.drop, coord.cut, coord.heal, coord.heal, expire]
+        harms += [partial(lose, "multi"), partial(lose, "")]
+        self._rng.choice(harms)()
 
     async def _rival(self, index: int, coord: MemoryCoord) -> None:
         waker = Waker()

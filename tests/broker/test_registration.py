@@ -16,8 +16,17 @@ from minikafka.broker.registration import (
     ensure_cluster_id,
     ensure_persistent_paths,
 )
-from minikafka.broker.znodes import PERSISTENT_PATHS, PRODUCER_IDS, BadNode, BrokerNode, Endpoint, broker_path
-from tests.broker.worlds import Diary, World
+from minikafka.broker.session_desk import SessionDesk
+from minikafka.broker.znodes import (
+    BROKER_IDS,
+    PERSISTENT_PATHS,
+    PRODUCER_IDS,
+    BadNode,
+    BrokerNode,
+    Endpoint,
+    broker_path,
+)
+from tests.broker.worlds import Diary, MemoryWorld, World
 
 NODE = BrokerNode((Endpoint("PLAINTEXT", "PLAINTEXT", "here", 9092),), timestamp_ms=1)
 ELSEWHERE = BrokerNode((Endpoint("PLAINTEXT", "PLAINTEXT", "elsewhere", 9092),), timestamp_ms=1)
@@ -129,13 +138,21 @@ async def test_another_broker_with_our_id(coord: Coord, world: World) -> None:
     session = f"{other.session.id:#x}"
     assert str(raised.value) == (f"broker id 7 is taken by the broker at PLAINTEXT://elsewhere:9092, session {session}")
     assert (await coord.get(PATH))[0] == ELSEWHERE.encode()
+    # And nobody waits for that node to change.
+    assert isinstance(coord, SessionDesk) and coord._armed == {}
+
+
+async def settle(coord: Coord) -> None:
+    """Let what was begun before get as far as it can: it is answered first."""
+    for _ in range(5):
+        await coord.sync()
 
 
 async def test_what_our_former_process_left_behind_is_waited_for(coord: Coord, world: World) -> None:
     former = await world.open()
     first = await registration(former).register(NODE)
     registering = asyncio.create_task(registration(coord).register(replace(NODE, timestamp_ms=2)))
-    await coord.sync()
+    await settle(coord)
     assert not registering.done()
     await world.expire(former)
     assert await registering > first
@@ -146,13 +163,30 @@ async def test_waiting_outlasts_a_cut(coord: Coord, world: World) -> None:
     former = await world.open()
     await registration(former).register(NODE)
     registering = asyncio.create_task(registration(coord).register(NODE))
-    await coord.sync()
+    await settle(coord)
     world.cut(coord)
     await world.expire(former)
     world.heal(coord)
     await registering
     stat = await coord.exists(PATH)
     assert stat is not None and stat.ephemeral_owner == coord.session.id
+
+
+async def test_what_our_former_session_left_behind_is_waited_for() -> None:
+    """ZooKeeper was known to remove the nodes of a session late, or to show them for longer on another server."""
+    async with MemoryWorld() as world:
+        coord = await world.open()
+        ours = registration(coord)
+        await ours.register(ELSEWHERE)
+        ghost, above = world.server.nodes[PATH], world.server.nodes[BROKER_IDS]
+        coord.expire()
+        world.server.nodes.update({PATH: ghost, BROKER_IDS: above})
+        await coord.connected()
+        registering = asyncio.create_task(ours.register(NODE))
+        await settle(coord)
+        assert not registering.done()
+        await coord.delete(PATH)
+        assert await registering > ghost.czxid
 
 
 async def test_waiting_has_an_end(coord: Coord, world: World) -> None:
