@@ -284,7 +284,13 @@ class Coord(Protocol):
         """End the session, and with it its ephemeral nodes."""
 
 
-async def insist(coord: Coord, ask: Callable[[], Awaitable[_T]]) -> _T:
+class Reconnecting(Protocol):
+    """Something with a session that comes back."""
+
+    async def connected(self) -> Session: ...
+
+
+async def insist(coord: Reconnecting, ask: Callable[[], Awaitable[_T]]) -> _T:
     """Ask again whenever the session is back, until there is an answer: for what may be done twice."""
     while True:
         try:

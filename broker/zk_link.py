@@ -324,6 +324,6 @@ def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: o
 
 
 def translate(error: BaseException, path: str) -> CoordError:
-    # An error without a number is kazoo's own trouble with the connection.
-    code = getattr(error, "code", -4)
-    return _ERRORS.get(code, CoordError)(f"{path}: {type(error).__name__} {error}".rstrip())
+    """Kazoo's error as one of ours. One without a number is kazoo's own trouble with the connection."""
+    ours = _ERRORS.get(getattr(error, "code", -4))
+    return ours(path) if ours is not None else CoordError(f"{path}: {type(error).__name__} {error}".rstrip())

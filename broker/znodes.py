@@ -102,6 +102,7 @@ class BrokerNode:
 
     @classmethod
     def _from_json(cls, fields: dict[str, Any]) -> Self:
+        endpoints: tuple[Endpoint, ...]
         if int(fields["version"]) == 1:
             endpoints = (Endpoint(_PLAINTEXT, _PLAINTEXT, str(fields["host"]), int(fields["port"])),)
         else:

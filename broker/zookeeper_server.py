@@ -151,12 +151,14 @@ class ZooKeeperServer:
         process, node.process = node.process, None
         if process is None:
             return
+        is_early_end = process.poll() is not None
         # Both do nothing if the process has ended and was waited for, so its number cannot be another's by now.
         process.kill() if kill else process.terminate()
         if not await asyncio.to_thread(_ended, process, _STOP_SECONDS):
             process.kill()
             await asyncio.to_thread(process.wait)
-        self._keep_archive(node)
+        if not is_early_end:
+            self._keep_archive(node)
 
     # Starting
 
@@ -192,15 +194,21 @@ class ZooKeeperServer:
 
     def _command(self, node: Node, *, logs: bool = False) -> list[str]:
         options = [*_JAVA_OPTIONS]
-        if self._archive is not None:
-            options.append(_QUIET_JAVA)
-            if self._archive.exists():
-                options.append(f"-XX:SharedArchiveFile={self._archive}")
-            elif node.number == 1:
-                node.new_archive = node.folder / "classes.jsa"
-                options.append(f"-XX:ArchiveClassesAtExit={node.new_archive}")
+        if not logs:
+            options += self._archive_options(node)
         path = self._kit.class_path(logs=logs)
         return [str(self._kit.java.program), *options, "-cp", path, _MAIN, str(node.config)]
+
+    def _archive_options(self, node: Node) -> list[str]:
+        if self._archive is None:
+            return []
+        if self._archive.exists():
+            return [_QUIET_JAVA, f"-XX:SharedArchiveFile={self._archive}"]
+        if node.number > 1:
+            return []
+        # It takes half a second at the end, once.
+        node.new_archive = node.folder / "classes.jsa"
+        return [_QUIET_JAVA, f"-XX:ArchiveClassesAtExit={node.new_archive}"]
 
     def _spawn(self, node: Node) -> None:
         command = self._command(node)
@@ -228,14 +236,14 @@ class ZooKeeperServer:
     def _explain(self, node: Node) -> str:
         """Why it ended. What starts fast has no logger, so it is started once more with one, to end the same way."""
         code = None if node.process is None else node.process.returncode
-        command = self._command(node, logs=True)
-        output = b""
         try:
-            output = subprocess.run(command, capture_output=True, timeout=_EXPLAIN_SECONDS, cwd=node.folder).stdout
+            again = subprocess.run(self._command(node, logs=True), capture_output=True, timeout=_EXPLAIN_SECONDS)
+            output = again.stdout + again.stderr
         except subprocess.TimeoutExpired as expired:
             output = expired.stdout or b""
-        said = "\n".join(output.decode(errors="replace").splitlines()[-_LOG_LINES:])
-        return f"ZooKeeper node {node.number} ended with code {code}\n{node.log_tail()}\n{said}".rstrip()
+        said = node.log_tail().splitlines() + output.decode(errors="replace").splitlines()
+        last = [line for line in said if line.strip()][-_LOG_LINES:]
+        return "\n".join([f"ZooKeeper node {node.number} ended with code {code}", *last])
 
     # The archive, the lock
 

@@ -204,7 +204,7 @@ async def begin(world: World) -> Run:
 
 
 @pytest.mark.needs("java")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(taken=st.lists(steps, min_size=15, max_size=40))
 async def test_the_one_in_memory_behaves_like_the_real_one(zookeeper: ZooKeeperServer, taken: list[Step]) -> None:
     async with AsyncExitStack() as stack:

@@ -75,7 +75,7 @@ def no_new_thread() -> Iterator[set[threading.Thread]]:
 # Beginning
 
 
-async def refused(connect: str, seconds: float = 0.3, **options: Any) -> str:
+async def refused(connect: str, seconds: float = 0.15, **options: Any) -> str:
     """What the error says when there is no session."""
     with pytest.raises(Unreachable) as raised:
         await ZkCoord(connect, **options).start(seconds)
@@ -87,7 +87,7 @@ async def test_nobody_listens() -> None:
         taken.bind(("127.0.0.1", 0))
         here = f"127.0.0.1:{taken.getsockname()[1]}"
         assert await refused(f"{here},{here}/root") == (
-            f"no ZooKeeper within 0.3 s at {here} (Connection refused), {here} (Connection refused)"
+            f"no ZooKeeper within 0.15 s at {here} (Connection refused), {here} (Connection refused)"
         )
 
 
@@ -106,12 +106,12 @@ async def test_a_server_that_is_only_starting_is_asked_for_no_session() -> None:
     async with serving(answer) as port:
         assert "(it is up, but not serving" in await refused(f"127.0.0.1:{port}")
     assert set(asked) == {b"srvr"}
-    assert len(asked) > 3
+    assert len(asked) > 1
 
 
 async def test_a_server_that_takes_no_questions_is_asked_for_a_session() -> None:
     async with serving(lambda said: b"" if said == b"srvr" else None) as port:
-        why = await refused(f"127.0.0.1:{port}", session_timeout_ms=500)
+        why = await refused(f"127.0.0.1:{port}", session_timeout_ms=200)
     assert "(it took the connection, but opened no session)" in why
 
 
@@ -298,11 +298,12 @@ async def test_nothing_is_sent_in_a_session_that_the_loop_has_not_heard_of(real_
 
 async def test_closing_while_the_server_is_silent(real_world: RealWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minikafka.broker.zk_link._CLOSE_SECONDS", 0.1)
-    coord = await real_world.open()
-    real_world.freeze(coord)
-    asked = asyncio.ensure_future(coord.get("/"))
-    await asyncio.sleep(0)
-    await coord.close()
+    with no_new_thread():
+        coord = await real_world.open()
+        real_world.freeze(coord)
+        asked = asyncio.ensure_future(coord.get("/"))
+        await asyncio.sleep(0)
+        await coord.close()
     with pytest.raises(Disconnected):
         await asked
     with pytest.raises(Closed):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minikafka.protocol.compression import Compression
 from minikafka.protocol.records.batch import BatchView, read_whole_batches
 from minikafka.protocol.records.builder import BatchBuilder
@@ -13,6 +15,8 @@ from minikafka.storage.disk import Disk
 from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Appended, Log
 from minikafka.storage.producers import Origin, Verification
+from minikafka.storage.timestamps import FoundRecord
+from tests.storage.batches import make_batch
 
 NOW_MS = 1_750_000_000_000
 SMALL = LogConfig(segment_bytes=1200, segment_index_bytes=400, index_interval_bytes=150)
@@ -106,3 +110,18 @@ def flush(log: Log) -> None:
     if plan is not None:
         plan.run()
         log.complete_flush(plan)
+
+
+def follow(log: Log, *bases: int, epoch: int = 0, **fields: Any) -> None:
+    """Append one-record batches at the offsets given, as a leader sends them."""
+    records = b"".join(make_batch(1, base_offset=base, leader_epoch=epoch, **fields) for base in bases)
+    log.append_as_follower(bytearray(records), NOW_MS)
+
+
+def record_at(log: Log, timestamp: int) -> FoundRecord | None:
+    return next((found for plan in log.plan_timestamp(timestamp) if (found := plan.run()) is not None), None)
+
+
+def largest(log: Log) -> FoundRecord | None:
+    plan = log.plan_largest_timestamp()
+    return None if plan is None else plan.run()
