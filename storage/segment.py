@@ -147,11 +147,7 @@ class Segment:
             return False
         first = self._first_timestamp
         waited_ms = timestamp - first if first is not None and first >= 0 <= timestamp else 0
-        return (
-            self.size > config.segment_bytes - size
-            or waited_ms > config.roll_ms
-            or self._is_index_full
-        )
+        return self.size > config.segment_bytes - size or waited_ms > config.roll_ms or self._is_index_full
 
     def seal(self) -> None:
         """No more writing: the time index gets its last entry, both indexes are trimmed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -381,3 +382,5 @@ LogMachine.TestCase.settings = settings(
     print_blob=True,
 )
 TestLog = LogMachine.TestCase
+# A sequence that fails is made short first, and that takes a while.
+TestLog.pytestmark = pytest.mark.timeout(600)  # type: ignore[attr-defined]

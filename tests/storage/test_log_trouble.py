@@ -12,7 +12,7 @@ from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.log import Log
-from minikafka.storage.trimming import truncate_to
+from minikafka.storage.trimming import truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.batches import make_batch
 from tests.storage.logs import (
@@ -192,6 +192,14 @@ def test_names_are_on_disk_before_a_cut_log_goes_on() -> None:
     truncate_to(log, log.segments.first.base_offset + 3, NOW_MS)
     for image in disk.power_cut_images(Random(1), 20):
         assert not [name for name in image.list("p-0") if name.endswith(".log") and int(name[:20]) > 3]
+
+
+def test_starting_over_forgets_epochs_for_good(folder: str) -> None:
+    """There is no batch that could tell that the file is out of date."""
+    log = filled(folder)
+    flush(log)
+    truncate_fully(log, 100)
+    assert open_log(RealDisk(), folder, recovery_point=60, log_start_offset=100).epochs.entries() == []
 
 
 def test_no_snapshot_of_what_was_cut_off_is_used() -> None:
