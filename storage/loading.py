@@ -47,40 +47,18 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
     clear_leftovers(disk, directory)
     segments = _find_segments(disk, directory, config, state.log_start_offset)
     state_files = StateFiles(disk, directory)
-    recovery = replay = None
+    recovery = None
     if not state.is_clean:
-        replay = Replay(
-            state_files,
-            config,
-            log_start_offset=max(state.log_start_offset, segments.first.base_offset),
-            snapshot_max=segments.holding(state.recovery_point).base_offset,
-            now_ms=now_ms,
-        )
-        recovery = Recovery(
-            disk,
-            directory,
-            segments,
-            replay,
-            recovery_point=state.recovery_point,
-            log_start_offset=state.log_start_offset,
-            is_compacted=config.cleanup_compact or state.was_compacted,
-        )
-        recovery.run()
+        recovery = _recover(disk, directory, config, state, segments, state_files, now_ms)
     log_end_offset = segments.active.reopen()
     log_start_offset = min(max(state.log_start_offset, segments.first.base_offset), log_end_offset)
     epochs = _load_epochs(segments, state_files, recovery, log_start_offset, log_end_offset)
     state_files.delete_snapshots(above=log_end_offset)
-    if replay is None:
-        producers = rebuild_producers(
-            segments,
-            state_files,
-            config,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            now_ms=now_ms,
-        )
+    if recovery is None:
+        offsets = {"log_start_offset": log_start_offset, "log_end_offset": log_end_offset}
+        producers = rebuild_producers(segments, state_files, config, **offsets, now_ms=now_ms)
     else:
-        producers = replay.finish(log_end_offset)
+        producers = recovery.replay.finish(log_end_offset)
     return Log(
         disk,
         directory,
@@ -92,6 +70,35 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
         log_end_offset=log_end_offset,
         recovery_point=min(state.recovery_point, log_end_offset),
     )
+
+
+def _recover(
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    state: LoadedState,
+    segments: Segments,
+    state_files: StateFiles,
+    now_ms: int,
+) -> Recovery:
+    replay = Replay(
+        state_files,
+        config,
+        log_start_offset=max(state.log_start_offset, segments.first.base_offset),
+        snapshot_max=segments.holding(state.recovery_point).base_offset,
+        now_ms=now_ms,
+    )
+    recovery = Recovery(
+        disk,
+        directory,
+        segments,
+        replay,
+        recovery_point=state.recovery_point,
+        log_start_offset=state.log_start_offset,
+        is_compacted=config.cleanup_compact or state.was_compacted,
+    )
+    recovery.run()
+    return recovery
 
 
 def _find_segments(disk: Disk, directory: str, config: LogConfig, log_start_offset: int) -> Segments:

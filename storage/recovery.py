@@ -51,7 +51,7 @@ class Recovery:
         self._disk = disk
         self._directory = directory
         self._segments = segments
-        self._replay = replay
+        self.replay = replay
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
         # By its configuration; it may also have been once.
@@ -87,9 +87,9 @@ class Recovery:
 
     def _replay_before(self) -> None:
         """What came between the snapshot and the first segment to be read."""
-        for segment in self._segments.from_offset(self._replay.start):
+        for segment in self._segments.from_offset(self.replay.start):
             if segment.base_offset < self.restored_from:
-                self._replay.take_segment(segment, self.restored_from)
+                self.replay.take_segment(segment, self.restored_from)
 
     def _good_part(self, segment: Segment) -> _GoodPart:
         section, limit_offset = segment.section(), self._segments.next_base(segment)
@@ -120,7 +120,7 @@ class Recovery:
             self.epochs.append((epoch, batch.base_offset))
         if batch.producer_id >= 0:
             try:
-                self._replay.take(batch, segment, fills_index=True)
+                self.replay.take(batch, segment, fills_index=True)
             except CorruptRecord as error:
                 raise _BadMarker(segment.log_path, position, str(error)) from error
 

@@ -11,6 +11,13 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, and no verdict by the clock: a busy machine must not turn a test red. Other examples
+# are for `HYPOTHESIS_PROFILE=explore make pytest`.
+settings.register_profile("repeat", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 SKIPPED = pytest.StashKey[Counter[str]]()
 

@@ -37,7 +37,7 @@ from tests.sim.memory_zookeeper import MemoryZooKeeper
 
 NOW_MS = 1794810104680
 
-losses = pytest.mark.parametrize(("skip", "done"), [(skip, done) for skip in range(6) for done in (True, False)])
+losses = pytest.mark.parametrize(("skip", "done"), [(skip, done) for skip in range(4) for done in (True, False)])
 
 
 async def elected(coord: Coord, broker_id: int) -> Controllership:
