@@ -18,7 +18,7 @@ Whatever waits for the disk is a job (`dir_jobs`), save starting and stopping, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
@@ -46,6 +46,7 @@ from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Log
 from minikafka.storage.segment import Segment
 from minikafka.storage.small_files import replace_file
+from minikafka.storage.trimming import end_after_cut
 
 _NAME_BYTES_MAX = 255
 
@@ -297,6 +298,18 @@ class LogDir:
         self.check_online()
         rewrites = self._rewrites()
         return self._begun(WriteFiles(self.disk, self.path, rewrites)) if rewrites else None
+
+    def before_truncation(self, cuts: Mapping[Partition, int]) -> WriteFiles | None:
+        """What has to be done before logs are cut at these offsets, one write for all of them.
+
+        A recovery point beyond the end of a log means that synced batches are gone. If power is cut between the cut and
+        the checkpoint, the next start must not find one.
+        """
+        self.check_online()
+        for partition, offset in cuts.items():
+            log = self.logs[partition]
+            log.recovery_point = min(log.recovery_point, end_after_cut(log, offset))
+        return self.after_truncation(cuts)
 
     def after_truncation(self, partitions: Iterable[Partition]) -> WriteFiles | None:
         """What has to be done after logs were cut, and before anything is appended to them again."""

@@ -102,7 +102,10 @@ class RealWorld:
 
     async def expire(self, coord: Coord) -> None:
         assert isinstance(coord, ZkCoord)
+        # Or the robbed one might be quick enough to take its session back.
+        self._proxies[coord].refuse()
         await asyncio.to_thread(steal, self.port, coord._client.client_id)
+        self._proxies[coord].heal()
 
     def drop(self, coord: Coord) -> None:
         self._proxies[coord].drop()

@@ -94,8 +94,12 @@ class Proxy:
 
     def cut(self) -> None:
         """Break all connections, and take no more."""
-        self._is_cut = True
+        self.refuse()
         self.drop()
+
+    def refuse(self) -> None:
+        """Take no more connections, but leave those there are."""
+        self._is_cut = True
 
     def heal(self) -> None:
         self._is_cut = False

@@ -194,6 +194,23 @@ def test_the_cleaner_goes_on_where_it_was() -> None:
     assert restart(disk).checkpoints.first_dirty == {ORDERS: log_dir.logs[ORDERS].log_end_offset, OTHERS: 25}
 
 
+def test_the_recovery_point_on_disk_goes_back_before_the_log_does() -> None:
+    """Or a power cut between the two would look like a loss of what was synced."""
+    disk = MemoryDisk()
+    log_dir = filled(disk)
+    for log in log_dir.logs.values():
+        flush(log)
+    checkpoint(log_dir)
+    assert log_dir.before_truncation({ORDERS: 1000}) is None
+    job = log_dir.before_truncation({ORDERS: 10})
+    assert job is not None
+    log_dir.do(job)
+    assert parse_offsets(read_file(disk, join(ROOT, RECOVERY_POINT_CHECKPOINT))) == {ORDERS: 10, OTHERS: 30}
+    assert log_dir.logs[ORDERS].log_end_offset == 30
+    truncate_to(log_dir.logs[ORDERS], 10, NOW_MS)
+    assert restart(disk).logs[ORDERS].log_end_offset == 10
+
+
 def test_loading_may_be_stopped_in_between() -> None:
     disk = MemoryDisk()
     filled(disk).close()
