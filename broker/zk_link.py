@@ -46,7 +46,7 @@ from minikafka.broker.zk_handler import Handler
 log: Final = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX: Final = 128
-"""Well below the number of requests at which waking kazoo's thread runs out of room (see `zk_handler`)."""
+"""Well below the number of requests at which waking kazoo's thread runs out of room (see `zk_handler`): a limit."""
 
 _CLOSE_SECONDS: Final = 2.0
 _REVIVE_SECONDS: Final = 1.0
@@ -118,7 +118,7 @@ class ZkLink(SessionDesk):
         self._hosts = hosts
         self._session_seconds = session_timeout_ms / 1000
         self._security = security or ZkSecurity()
-        self._slots = asyncio.Semaphore(in_flight_max)
+        self._slots = asyncio.Semaphore(min(in_flight_max, IN_FLIGHT_MAX))
         self._in_flight: dict[Any, asyncio.Future[Any]] = {}
         self._handler = Handler(self._is_hanging)
         self._client = self._new_client()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 from kazoo.client import KazooClient
+from kazoo.protocol.connection import _SESSION_EXPIRED
 from kazoo.protocol.states import KeeperState
 
 from minikafka.broker.coord import (
@@ -33,7 +34,7 @@ from minikafka.broker.zk import ZkCoord
 from minikafka.broker.zk_handler import WakeSocket
 from minikafka.broker.zk_link import IN_FLIGHT_MAX, ZkSecurity
 from minikafka.broker.zookeeper_server import ZooKeeperServer
-from tests.broker.worlds import Diary, RealWorld, steal
+from tests.broker.worlds import Diary, RealWorld
 
 pytestmark = pytest.mark.needs("java")
 
@@ -285,8 +286,8 @@ async def test_nothing_is_sent_in_a_session_that_the_loop_has_not_heard_of(real_
     coord = ZkCoord(f"127.0.0.1:{real_world.port}{real_world.root}")
     await coord.start()
     try:
-        steal(real_world.port, coord._client.client_id)
-        # Kazoo goes on by itself, while the loop is held up here.
+        # Kazoo's own means for tests. It goes on by itself then, while the loop is held up here.
+        coord._client._call(_SESSION_EXPIRED, coord._client.handler.async_result())
         while (now := coord._client.client_id) is None or now[0] == coord.session.id:
             threading.Event().wait(0.01)
         with pytest.raises(SessionExpired, match="the next session has begun"):

@@ -104,7 +104,7 @@ class RealWorld:
         assert isinstance(coord, ZkCoord)
         # Or the robbed one might be quick enough to take its session back.
         self._proxies[coord].refuse()
-        await asyncio.to_thread(steal, self.port, coord._client.client_id)
+        await asyncio.to_thread(_steal, self.port, coord._client.client_id)
         self._proxies[coord].heal()
 
     def drop(self, coord: Coord) -> None:
@@ -128,7 +128,7 @@ def _memory(coord: Coord) -> MemoryCoord:
     return coord
 
 
-def steal(port: int, session: Any) -> None:
+def _steal(port: int, session: Any) -> None:
     """End somebody's session by taking it over and closing it."""
     thief = KazooClient(f"127.0.0.1:{port}", timeout=SESSION_TIMEOUT_MS / 1000, client_id=session)
     thief.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from minikafka.protocol.compression import Compression
@@ -11,7 +12,7 @@ from minikafka.protocol.records.control import ControlType, build_marker
 from minikafka.protocol.records.reader import iter_records
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.config import LogConfig
-from minikafka.storage.disk import Disk
+from minikafka.storage.disk import Disk, RealDisk
 from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Appended, Log
 from minikafka.storage.producers import Origin, Verification
@@ -20,6 +21,7 @@ from tests.storage.batches import make_batch
 
 NOW_MS = 1_750_000_000_000
 SMALL = LogConfig(segment_bytes=1200, segment_index_bytes=400, index_interval_bytes=150)
+COMPACTED = SMALL._replace(cleanup_compact=True)
 
 
 def open_log(
@@ -125,3 +127,18 @@ def record_at(log: Log, timestamp: int) -> FoundRecord | None:
 def largest(log: Log) -> FoundRecord | None:
     plan = log.plan_largest_timestamp()
     return None if plan is None else plan.run()
+
+
+def filled(folder: str, count: int = 60, config: LogConfig = SMALL) -> Log:
+    """A log on a real disk, with the numbers from 0 as values and a millisecond between them."""
+    log = open_log(RealDisk(), folder, config)
+    for number in range(count):
+        append(log, b"%d" % number, timestamp_ms=NOW_MS + number)
+    return log
+
+
+def edit(path: str | Path, at: int, data: bytes) -> None:
+    """Overwrite some bytes of a file."""
+    whole = bytearray(Path(path).read_bytes())
+    whole[at : at + len(data)] = data
+    Path(path).write_bytes(whole)

@@ -28,11 +28,6 @@ from tests.storage.logs import (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    return str(tmp_path / "orders-0")
-
-
 def filled(folder: str, count: int = 60, config: LogConfig = SMALL) -> Log:
     log = open_log(RealDisk(), folder, config)
     for number in range(count):

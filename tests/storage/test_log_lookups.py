@@ -10,7 +10,6 @@ import pytest
 
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.control import ControlType
-from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.log import Log
@@ -18,13 +17,16 @@ from minikafka.storage.trimming import advance_log_start, truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.batches import make_batch
 from tests.storage.logs import (
+    COMPACTED,
     NOW_MS,
     SMALL,
     append,
     append_in_txn,
     batches_from,
     contents,
+    edit,
     end_txn,
+    filled,
     flush,
     follow,
     largest,
@@ -32,27 +34,6 @@ from tests.storage.logs import (
     read,
     record_at,
 )
-
-COMPACTED = SMALL._replace(cleanup_compact=True)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    return str(tmp_path / "orders-0")
-
-
-def filled(folder: str, count: int = 60, config: LogConfig = SMALL) -> Log:
-    log = open_log(RealDisk(), folder, config)
-    for number in range(count):
-        append(log, b"%d" % number, timestamp_ms=NOW_MS + number)
-    return log
-
-
-def edit(path: str | Path, at: int, data: bytes) -> None:
-    whole = bytearray(Path(path).read_bytes())
-    whole[at : at + len(data)] = data
-    Path(path).write_bytes(whole)
-
 
 # ------------------------------------------------------------------------------------------- indexes
 
