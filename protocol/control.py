@@ -9,12 +9,8 @@ Integers are not sized here: epochs and ids come from ZooKeeper, and a zxid has 
 """
 
 from dataclasses import field
-from typing import Final
 
 from minikafka.protocol.control_codec import ControlMessage, ControlStruct
-
-CONTROL_VERSION: Final = 0
-"""Stands in the request header; the maps themselves have no versions."""
 
 
 class PartitionState(ControlStruct):

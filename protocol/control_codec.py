@@ -17,6 +17,9 @@ import msgpack
 from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.varint import Buffer
 
+CONTROL_VERSION: Final = 0
+"""Stands in the request header; the maps themselves have no versions."""
+
 CONTROL_BYTES_MAX: Final = 1 << 26
 """A partition's state takes about 150 bytes: this is room for some 400,000 partitions."""
 
@@ -43,6 +46,17 @@ class ControlMessage(ControlStruct):
     """A whole request or answer body, in one version: the map says what it holds."""
 
     api_key: ClassVar[int]
+    versions: ClassVar[tuple[int, int]] = (CONTROL_VERSION, CONTROL_VERSION)
+
+    @classmethod
+    def supports(cls, version: int) -> bool:
+        return version == CONTROL_VERSION
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether the headers around it are; they are classic."""
+        del version
+        return False
 
     @classmethod
     def decode(cls, buf: bytes | bytearray, version: int, pos: int = 0) -> Self:

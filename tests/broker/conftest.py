@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.broker.coord import Coord
-from minikafka.broker.zookeeper_server import ZooKeeperServer
-from tests.broker.worlds import MemoryWorld, RealWorld, World
+from minikafka.broker.zookeeper.coord import Coord
+from minikafka.broker.zookeeper.embedded import ZooKeeperServer
+from tests.broker.zookeeper.worlds import MemoryWorld, RealWorld, World
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     ANY_VERSION,
     AclPolicy,
     ConnectionLoss,
@@ -33,7 +33,7 @@ from minikafka.broker.coord import (
     check_size,
     open_acl,
 )
-from minikafka.broker.session_desk import SessionDesk
+from minikafka.broker.zookeeper.session_desk import SessionDesk
 from tests.sim.memory_zookeeper import MemoryZooKeeper, Node
 
 _T = TypeVar("_T")

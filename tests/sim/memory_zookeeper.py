@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     ANY_VERSION,
     BadVersion,
     Check,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     Check,
     Coord,
     CoordError,
@@ -25,8 +25,8 @@ from minikafka.broker.coord import (
     Stat,
     Waker,
 )
-from minikafka.broker.zookeeper_server import ZooKeeperServer
-from tests.broker.worlds import Diary, MemoryWorld, RealWorld, World
+from minikafka.broker.zookeeper.embedded import ZooKeeperServer
+from tests.broker.zookeeper.worlds import Diary, MemoryWorld, RealWorld, World
 
 T = TypeVar("T")
 

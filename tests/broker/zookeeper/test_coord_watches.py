@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.coord import ConnectionLoss, Coord, NoNode, Set, Waker
-from tests.broker.worlds import World
+from minikafka.broker.zookeeper.coord import ConnectionLoss, Coord, NoNode, Set, Waker
+from tests.broker.zookeeper.worlds import World
 
 
 async def test_a_change_of_data_wakes(coord: Coord, world: World) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.broker.coord import SessionState, insist
-from minikafka.broker.zk import ZkCoord
-from minikafka.broker.zookeeper_kit import find_kit
-from minikafka.broker.zookeeper_server import Node, ZooKeeperFailed, ZooKeeperServer
-from tests.broker.worlds import SESSION_TIMEOUT_MS, Diary
+from minikafka.broker.zookeeper.coord import SessionState, insist
+from minikafka.broker.zookeeper.embedded import Node, ZooKeeperFailed, ZooKeeperServer
+from minikafka.broker.zookeeper.kit import find_kit
+from minikafka.broker.zookeeper.zk import ZkCoord
+from tests.broker.zookeeper.worlds import SESSION_TIMEOUT_MS, Diary
 
 pytestmark = pytest.mark.needs("java")
 
@@ -138,7 +138,7 @@ def stubborn() -> subprocess.Popen[bytes]:
 
 
 async def test_one_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikafka.broker.zookeeper_server._STOP_SECONDS", 0.1)
+    monkeypatch.setattr("minikafka.broker.zookeeper.embedded._STOP_SECONDS", 0.1)
     server = ZooKeeperServer(tmp_path)
     process = server.nodes[0].process = stubborn()
     await server.stop()
@@ -161,7 +161,7 @@ def wait_for_end(number: int) -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from minikafka.broker.zookeeper_server import ZooKeeperServer
+from minikafka.broker.zookeeper.embedded import ZooKeeperServer
 
 async def main() -> None:
     server = ZooKeeperServer(Path(sys.argv[1]), cache=Path(sys.argv[2]))

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from minikafka.broker.clock import Clock
-from minikafka.broker.connection import Connection, ConnectionLimits, Serve
+from minikafka.broker.network.connection import Connection, ConnectionLimits, Serve
 from minikafka.protocol.frame import SCRATCH_BYTES
 
 log: Final = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     Check,
     Coord,
     CoordError,
@@ -27,7 +27,7 @@ from minikafka.broker.coord import (
     Waker,
     insist,
 )
-from minikafka.broker.znodes import (
+from minikafka.broker.zookeeper.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     decode_controller,

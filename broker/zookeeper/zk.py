@@ -11,7 +11,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     ANY_VERSION,
     Acl,
     AclPolicy,
@@ -31,7 +31,7 @@ from minikafka.broker.coord import (
     open_acl,
     parents,
 )
-from minikafka.broker.zk_link import IN_FLIGHT_MAX, Send, ZkLink, ZkSecurity, translate
+from minikafka.broker.zookeeper.zk_link import IN_FLIGHT_MAX, Send, ZkLink, ZkSecurity, translate
 
 _ACLS: Final[dict[Acl, list[Any]]] = {
     Acl.OPEN: OPEN_ACL_UNSAFE,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.broker import zookeeper_kit
-from minikafka.broker.zookeeper_kit import Java, Kit, KitError, cache_folder, find_jars, find_java, find_kit
+from minikafka.broker.zookeeper import kit
+from minikafka.broker.zookeeper.kit import Java, Kit, KitError, cache_folder, find_jars, find_java, find_kit
 
 JARS = ("zookeeper-3.9.5", "zookeeper-jute-3.9.5", "slf4j-api-2.0.17", "metrics-core-4.2.37", "snappy-java-1.1.10.8")
 # What pyspark has beside them, with names that begin alike.
@@ -20,7 +20,7 @@ LOGGING = ("log4j-slf4j2-impl-2.25.4", "log4j-api-2.25.4", "log4j-core-2.25.4")
 def no_packages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """The folders of the packages that pip is to have installed: none, unless a test adds one."""
     folders: dict[str, Path] = {}
-    monkeypatch.setattr(zookeeper_kit, "_package_folder", folders.get)
+    monkeypatch.setattr(kit, "_package_folder", folders.get)
     return folders
 
 

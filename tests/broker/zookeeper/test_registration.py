@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.broker.coord import Coord, SessionState
-from minikafka.broker.registration import (
+from minikafka.broker.zookeeper.coord import Coord, SessionState
+from minikafka.broker.zookeeper.registration import (
     DuplicateBroker,
     Registration,
     allocate_producer_ids,
     ensure_cluster_id,
     ensure_persistent_paths,
 )
-from minikafka.broker.session_desk import SessionDesk
-from minikafka.broker.znodes import (
+from minikafka.broker.zookeeper.session_desk import SessionDesk
+from minikafka.broker.zookeeper.znodes import (
     BROKER_IDS,
     PERSISTENT_PATHS,
     PRODUCER_IDS,
@@ -26,7 +26,7 @@ from minikafka.broker.znodes import (
     Endpoint,
     broker_path,
 )
-from tests.broker.worlds import Diary, MemoryWorld, World
+from tests.broker.zookeeper.worlds import Diary, MemoryWorld, World
 
 NODE = BrokerNode((Endpoint("PLAINTEXT", "PLAINTEXT", "here", 9092),), timestamp_ms=1)
 ELSEWHERE = BrokerNode((Endpoint("PLAINTEXT", "PLAINTEXT", "elsewhere", 9092),), timestamp_ms=1)

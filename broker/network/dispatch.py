@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from minikafka.broker.connection import Connection, Parts, Reply
+from minikafka.broker.network.connection import Connection, Parts, Reply
 from minikafka.protocol.apis import Api
 from minikafka.protocol.errors import DecodeError, ErrorCode
 from minikafka.protocol.frame import finish_frame, start_frame

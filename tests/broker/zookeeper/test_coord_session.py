@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from minikafka.broker.coord import Closed, ConnectionLoss, Coord, CoordError, SessionState, Set, insist
-from tests.broker.worlds import Diary, World
+from minikafka.broker.zookeeper.coord import Closed, ConnectionLoss, Coord, CoordError, SessionState, Set, insist
+from tests.broker.zookeeper.worlds import Diary, World
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 

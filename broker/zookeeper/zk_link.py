@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     AuthFailed,
     BadVersion,
     ConnectionLoss,
@@ -40,8 +40,8 @@ from minikafka.broker.coord import (
     Unreachable,
     insist,
 )
-from minikafka.broker.session_desk import SessionDesk
-from minikafka.broker.zk_handler import Handler
+from minikafka.broker.zookeeper.session_desk import SessionDesk
+from minikafka.broker.zookeeper.zk_handler import Handler
 
 log: Final = logging.getLogger(__name__)
 

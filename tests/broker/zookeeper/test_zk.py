@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.connection import _SESSION_EXPIRED
 from kazoo.protocol.states import KeeperState
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     AuthFailed,
     Closed,
     ConnectionLoss,
@@ -30,11 +30,11 @@ from minikafka.broker.coord import (
     Waker,
     secure_acl,
 )
-from minikafka.broker.zk import ZkCoord
-from minikafka.broker.zk_handler import WakeSocket
-from minikafka.broker.zk_link import IN_FLIGHT_MAX, ZkSecurity
-from minikafka.broker.zookeeper_server import ZooKeeperServer
-from tests.broker.worlds import Diary, RealWorld
+from minikafka.broker.zookeeper.embedded import ZooKeeperServer
+from minikafka.broker.zookeeper.zk import ZkCoord
+from minikafka.broker.zookeeper.zk_handler import WakeSocket
+from minikafka.broker.zookeeper.zk_link import IN_FLIGHT_MAX, ZkSecurity
+from tests.broker.zookeeper.worlds import Diary, RealWorld
 
 pytestmark = pytest.mark.needs("java")
 
@@ -270,7 +270,7 @@ async def test_a_session_ends_if_the_loop_hangs(zookeeper: ZooKeeperServer, real
 async def test_kazoo_giving_up_is_not_the_end(
     real_world: RealWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("minikafka.broker.zk_link._REVIVE_SECONDS", 0.01)
+    monkeypatch.setattr("minikafka.broker.zookeeper.zk_link._REVIVE_SECONDS", 0.01)
     coord = await real_world.open()
     await coord.create("/brief", ephemeral=True)
     diary = Diary(coord)
@@ -299,7 +299,7 @@ async def test_nothing_is_sent_in_a_session_that_the_loop_has_not_heard_of(real_
 
 
 async def test_closing_while_the_server_is_silent(real_world: RealWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikafka.broker.zk_link._CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("minikafka.broker.zookeeper.zk_link._CLOSE_SECONDS", 0.1)
     with no_new_thread():
         coord = await real_world.open()
         real_world.freeze(coord)

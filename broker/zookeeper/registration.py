@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Final
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     BadVersion,
     Coord,
     CoordError,
@@ -22,7 +22,7 @@ from minikafka.broker.coord import (
     insist,
     parents,
 )
-from minikafka.broker.znodes import (
+from minikafka.broker.zookeeper.znodes import (
     CLUSTER_ID,
     PERSISTENT_PATHS,
     PRODUCER_IDS,

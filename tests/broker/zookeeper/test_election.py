@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     BadVersion,
     Coord,
     Create,
@@ -22,7 +22,7 @@ from minikafka.broker.coord import (
     Set,
     Waker,
 )
-from minikafka.broker.election import (
+from minikafka.broker.zookeeper.election import (
     ControllerFenced,
     Controllership,
     elect,
@@ -30,8 +30,8 @@ from minikafka.broker.election import (
     resign,
     write_fenced,
 )
-from minikafka.broker.znodes import CONTROLLER, CONTROLLER_EPOCH, encode_controller
-from tests.broker.worlds import Diary, World
+from minikafka.broker.zookeeper.znodes import CONTROLLER, CONTROLLER_EPOCH, encode_controller
+from tests.broker.zookeeper.worlds import Diary, World
 from tests.sim.memory_coord import MemoryCoord
 from tests.sim.memory_zookeeper import MemoryZooKeeper
 

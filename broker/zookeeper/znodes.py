@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from minikafka.broker.coord import CoordError
+from minikafka.broker.zookeeper.coord import CoordError
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     NO_SESSION,
     Closed,
     ConnectionLoss,

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from minikafka.broker.zk_words import refuse_unready
+from minikafka.broker.zookeeper.zk_words import refuse_unready
 
 _PROBE_SECONDS: Final = 2.0
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from minikafka.broker.coord import open_acl, secure_acl
-from minikafka.broker.znodes import (
+from minikafka.broker.zookeeper.coord import open_acl, secure_acl
+from minikafka.broker.zookeeper.znodes import (
     CONTROLLER_EPOCH,
     BadNode,
     BrokerNode,

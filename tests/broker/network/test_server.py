@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 
 from minikafka.broker.clock import SystemClock
-from minikafka.broker.connection import ConnectionLimits
-from minikafka.broker.dispatch import Call, Dispatcher, Operation, Resource, Route
-from minikafka.broker.server import Listener, Server, ServerLimits
+from minikafka.broker.network.connection import ConnectionLimits
+from minikafka.broker.network.dispatch import Call, Dispatcher, Operation, Resource, Route
+from minikafka.broker.network.server import Listener, Server, ServerLimits
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.frame import FrameReader
 from minikafka.protocol.headers import decode_correlation_id

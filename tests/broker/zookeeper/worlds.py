@@ -9,10 +9,10 @@ from typing import Any, Protocol, Self
 
 from kazoo.client import KazooClient
 
-from minikafka.broker.coord import Coord, Session, SessionState
-from minikafka.broker.zk import ZkCoord
-from minikafka.broker.zookeeper_server import ZooKeeperServer
-from tests.broker.zk_proxy import Proxy
+from minikafka.broker.zookeeper.coord import Coord, Session, SessionState
+from minikafka.broker.zookeeper.embedded import ZooKeeperServer
+from minikafka.broker.zookeeper.zk import ZkCoord
+from tests.broker.zookeeper.zk_proxy import Proxy
 from tests.sim.memory_coord import MemoryCoord
 from tests.sim.memory_zookeeper import MemoryZooKeeper
 

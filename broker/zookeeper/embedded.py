@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from minikafka.broker.zk_words import is_serving
-from minikafka.broker.zookeeper_kit import Kit, cache_folder, find_kit
+from minikafka.broker.zookeeper.kit import Kit, cache_folder, find_kit
+from minikafka.broker.zookeeper.zk_words import is_serving
 
 HOST: Final = "127.0.0.1"
 

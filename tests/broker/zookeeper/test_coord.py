@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from minikafka.broker.coord import (
+from minikafka.broker.zookeeper.coord import (
     REQUEST_BYTES_MAX,
     BadVersion,
     Check,
@@ -24,7 +24,7 @@ from minikafka.broker.coord import (
     Stat,
     TooLarge,
 )
-from tests.broker.worlds import Diary, World
+from tests.broker.zookeeper.worlds import Diary, World
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 

@@ -1,0 +1,26 @@
+"""What handlers work with: the parts of one broker, put together by `node` and passed around as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minikafka.broker.clock import Clock
+from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.metadata import Metadata
+from minikafka.broker.replicas.partitions import Partitions
+from minikafka.broker.work import Work
+from minikafka.broker.zookeeper.coord import Coord
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One broker. Its parts change by themselves; none is ever replaced by another."""
+
+    broker_id: int
+    cluster_id: str
+    clock: Clock
+    work: Work
+    coord: Coord
+    config: LiveConfig
+    metadata: Metadata
+    partitions: Partitions

@@ -1,0 +1,61 @@
+"""The seam to the network: listening and connecting, with asyncio's protocols and transports on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+_P = TypeVar("_P", bound=asyncio.BaseProtocol)
+
+
+class Port(Protocol):
+    """Something that listens until it is closed."""
+
+    @property
+    def number(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Net(Protocol):
+    """See the module's description."""
+
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, backlog: int
+    ) -> Port:
+        """Accept connections; port 0 takes a free one, no host means all interfaces. OSError if it cannot be."""
+
+    async def connect(self, factory: Callable[[], _P], host: str, port: int) -> _P:
+        """Open a connection; OSError if nobody answers."""
+
+
+class _TcpPort(NamedTuple):
+    server: asyncio.Server
+    number: int
+
+    def close(self) -> None:
+        self.server.close()
+
+
+class TcpNet:
+    """A Net of real sockets."""
+
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, backlog: int
+    ) -> Port:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(factory, host or None, port, backlog=backlog, reuse_address=True)
+        return _TcpPort(server, server.sockets[0].getsockname()[1])
+
+    async def connect(self, factory: Callable[[], _P], host: str, port: int) -> _P:
+        transport, protocol = await asyncio.get_running_loop().create_connection(factory, host, port)
+        _send_at_once(transport.get_extra_info("socket"))
+        return protocol
+
+
+def _send_at_once(sock: Any) -> None:
+    """Small requests are not to wait for more; uvloop and asyncio set this by themselves, other loops may not."""
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
