@@ -1,0 +1,1 @@
+"""Tests of what a broker does with the partitions it holds."""
