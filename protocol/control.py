@@ -60,6 +60,8 @@ class StoppedPartition(ControlStruct):
     partition: int
     leader_epoch: int
     delete: bool
+    topic_id: bytes = b""
+    """Of what is to be deleted: a topic of the same name that was made since must not be."""
 
 
 class StopReplicaRequest(ControlMessage, api_key=5):

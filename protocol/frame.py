@@ -2,8 +2,9 @@
 
 `FrameReader` is made for `asyncio.BufferedProtocol` and for thousands of idle connections.  Bytes
 arrive in a scratch buffer that readers may share, since a read and its handling are never apart;
-small frames are copied out of it.  A frame that is longer than what arrived gets a buffer of its own,
-into which the rest is read without a further copy.  An idle connection so owns no buffer at all.
+small frames are copied out of it, so that each can be changed in place.  A frame that is longer than
+what arrived gets a buffer of its own, into which the rest is read without a further copy.  An idle
+connection so owns no buffer at all.
 
 The size is the peer's claim: memory follows the bytes that really came, doubling as they do.
 """
@@ -86,7 +87,7 @@ class FrameReader:
                 self._begin(size, data[start:])
                 self._head = b""
                 return frames
-            frames.append(bytes(data[start:pos]))
+            frames.append(bytearray(data[start:pos]))
         self._head = bytes(data[pos:])
         return frames
 

@@ -1,11 +1,12 @@
-"""The partitions that a broker holds: their role, their log, and what is done for them in the background.
+"""The partitions that this broker holds: their roles, their logs, and who waits for something to happen to them.
 
-partition    one partition: leader or follower, appending, reading, the high watermark
-partitions   all of them
-waiting      requests that wait for data or for replicas
-dir_worker   what a log directory has to do that waits for the disk
-loading      opening and loading all logs at the start
-flusher      syncs: the group commit of whoever waits for the disk, and those in the background
-upkeep       checkpoints, retention and whatever else has to be done from time to time
-cleaner      compaction, which a child process does
+partition    one replica: role, epoch, high watermark; the only caller of the log
+leadership   what a leader knows of its followers, and how far all of them are
+partitions   all replicas of this broker, as the controller wants them
+waiting      requests that cannot be answered yet
+loading      opening the log directories at the start
+dir_worker   what waits for the disk, one directory at a time
+flusher      syncs, shared by everything that was written meanwhile
+upkeep       checkpoints, retention and other housekeeping
+cleaner      compaction, in a child process
 """

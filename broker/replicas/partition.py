@@ -1,0 +1,231 @@
+"""One replica of a partition: its role and epoch, its high watermark, and the way to its log.
+
+Every request for a partition comes through here, so this is where role and epoch are checked, where the disk's errors
+end (the log directory goes offline, the peer gets KAFKA_STORAGE_ERROR), and where whoever waits is woken.
+
+What has been told to nobody yet is not decided: after every `await` a caller asks again, and an answer that depends on
+the role compares `leader_epoch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from minikafka.broker.config.topic import TopicConfig
+from minikafka.broker.replicas.leadership import Leadership
+from minikafka.broker.statistics import TopicStatistics
+from minikafka.protocol.control import PartitionState
+from minikafka.protocol.errors import (
+    FencedLeaderEpochError,
+    KafkaStorageError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
+from minikafka.protocol.records.batch import BatchView
+from minikafka.storage.errors import StorageError
+from minikafka.storage.log import Appended, Log
+from minikafka.storage.log_dir import LogDir
+from minikafka.storage.producers import Origin, Verification
+from minikafka.storage.reading import ReadPlan
+
+NO_EPOCH: Final = -1
+ACKS_ALL: Final = -1
+_CLIENT: Final = Origin.CLIENT
+
+
+class Watcher(Protocol):
+    """Something that waits for partitions to change."""
+
+    def on_change(self, partition: Partition) -> None: ...
+
+
+class Bound(NamedTuple):
+    """What a reader gets to see: nothing at or above `offset`."""
+
+    offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+class Partition:
+    """See the module's description."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        name: tuple[str, int],
+        topic_id: bytes,
+        log: Log,
+        log_dir: LogDir,
+        config: TopicConfig,
+        statistics: TopicStatistics,
+        on_disk_failure: Callable[[LogDir, str], None],
+    ) -> None:
+        # What it is, for good.
+        self.broker_id = broker_id
+        self.name = name
+        self.topic, self.index = name
+        self.topic_id = topic_id
+        self.log = log
+        self.log_dir = log_dir
+        self.statistics = statistics
+        self._on_disk_failure = on_disk_failure
+        # Its role, as the controller told it last.
+        self.leader_id = -1
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.replicas: tuple[int, ...] = ()
+        self.leadership: Leadership | None = None
+        self.is_offline = False
+        # Whoever waits, in the order in which they came.
+        self.watchers: dict[Watcher, None] = {}
+        self.appended_bytes = 0
+        self.synced_offset: int | None = None
+        """How far the log is on disk, if that is what counts; None if being in memory does."""
+        self.min_isr = 1
+        self.reconfigure(config)
+
+    # ------------------------------------------------------------------------------------------------- role
+
+    def become_leader(self, state: PartitionState) -> None:
+        """Lead, or go on leading with other in-sync replicas."""
+        leadership = self.leadership
+        if leadership is None or state.leader_epoch != self.leader_epoch:
+            leadership = Leadership(self.broker_id, state.leader_epoch, self.log.log_end_offset)
+            # Also if nothing is ever written in it: a follower has to learn that the epoch before it is over.
+            self.log.start_epoch(state.leader_epoch)
+        leadership.update(state.replicas, state.isr, state.partition_epoch)
+        self._take_role(state, leadership)
+        self.advance_high_watermark()
+
+    def become_follower(self, state: PartitionState) -> None:
+        """Follow whoever leads now, or wait for somebody to."""
+        self._take_role(state, None)
+
+    def _take_role(self, state: PartitionState, leadership: Leadership | None) -> None:
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = tuple(state.replicas)
+        self.leadership = leadership
+        self.reconfigure_min_isr()
+        self.wake()
+
+    def take_offline(self) -> None:
+        """The disk has failed, or the replica is to go: nothing more is answered from here."""
+        self.is_offline = True
+        self.leadership = None
+        self.wake()
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """The topic's configuration changed."""
+        self.config = config
+        self.log.reconfigure(config.log)
+        self.reconfigure_min_isr()
+
+    def reconfigure_min_isr(self) -> None:
+        # More replicas than there are cannot be asked for.
+        self.min_isr = min(self.config.min_insync_replicas, len(self.replicas) or 1)
+
+    # ----------------------------------------------------------------------------------------------- checks
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the epoch that a peer believes in; -1 if it says nothing of it."""
+        if current_leader_epoch == NO_EPOCH:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpochError(
+                f"{self}: the epoch is {self.leader_epoch}, not {current_leader_epoch} any more"
+            )
+        if current_leader_epoch > self.leader_epoch:
+            raise UnknownLeaderEpochError(
+                f"{self}: the epoch is {self.leader_epoch}, {current_leader_epoch} is unknown"
+            )
+
+    def check_leader(self) -> Leadership:
+        leadership = self.leadership
+        if leadership is None:
+            self.check_online()
+            raise NotLeaderOrFollowerError(f"{self}: broker {self.broker_id} does not lead it")
+        return leadership
+
+    def check_online(self) -> None:
+        if self.is_offline or self.log_dir.is_offline:
+            raise KafkaStorageError(f"{self}: its log directory is offline")
+
+    # ---------------------------------------------------------------------------------------------- writing
+
+    def append(
+        self,
+        batch: BatchView,
+        acks: int,
+        now_ms: int,
+        origin: Origin = _CLIENT,
+        verification: Verification | None = None,
+    ) -> Appended:
+        """Write a batch as the leader."""
+        leadership = self.leadership or self.check_leader()
+        if acks == ACKS_ALL and len(leadership.isr) < self.min_isr:
+            raise NotEnoughReplicasError(f"{self}: {len(leadership.isr)} in-sync replicas, {self.min_isr} are needed")
+        try:
+            appended = self.log.append_as_leader(batch, leadership.epoch, now_ms, origin, verification)
+        except StorageError as error:
+            raise self.disk_failure(error) from error
+        if not appended.is_duplicate:
+            self.appended_bytes += batch.size
+            if leadership.is_alone and self.synced_offset is None:
+                self.log.update_high_watermark(self.log.log_end_offset)
+            else:
+                self.advance_high_watermark()
+            if self.watchers:
+                self.wake()
+        return appended
+
+    @property
+    def own_end_offset(self) -> int:
+        """How far this replica counts: to its log end, or to what is on disk."""
+        return self.log.log_end_offset if self.synced_offset is None else self.synced_offset
+
+    def advance_high_watermark(self) -> None:
+        """Commit what all in-sync replicas have, unless there are too few of them to say so."""
+        leadership = self.leadership
+        if leadership is None or len(leadership.isr) < self.min_isr:
+            return
+        committed = leadership.committed_offset(self.own_end_offset)
+        if committed > self.log.high_watermark:
+            self.log.update_high_watermark(committed)
+            self.wake()
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    def bound(self, *, is_committed: bool, is_follower: bool = False) -> Bound:
+        """What a reader gets to see, by its isolation level; a follower sees all."""
+        log = self.log
+        high_watermark, stable = log.high_watermark, log.last_stable_offset
+        offset = log.log_end_offset if is_follower else stable if is_committed else high_watermark
+        return Bound(offset, high_watermark, stable, log.log_start_offset)
+
+    def plan_read(self, offset: int, max_bytes: int, bound: Bound) -> ReadPlan:
+        """What to read; OffsetOutOfRange if there is nothing at the offset and never will be."""
+        try:
+            return self.log.plan_read(offset, max_bytes, bound.offset)
+        except StorageError as error:
+            raise self.disk_failure(error) from error
+
+    # ------------------------------------------------------------------------------------------------ waking
+
+    def wake(self) -> None:
+        """Something changed: whoever waits looks again."""
+        for watcher in list(self.watchers):
+            watcher.on_change(self)
+
+    def disk_failure(self, error: StorageError) -> KafkaStorageError:
+        """The directory goes offline with all that is in it."""
+        self._on_disk_failure(self.log_dir, str(error))
+        return KafkaStorageError(f"{self}: its log directory is offline")
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"

@@ -1,0 +1,271 @@
+"""All replicas of this broker, made, led, followed and removed as the controller says.
+
+The controller's requests are carried out one at a time and in order. What it says of a partition counts if its leader
+epoch, or within one epoch its partition epoch, is newer than what was said before; the same again changes nothing.
+
+A log that is here belongs to the topic whose id it has. One of another topic, or of none that the controller knows of,
+is set aside under another name: data is not deleted because somebody did not mention it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from minikafka.broker.clock import Clock
+from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.metadata import Metadata
+from minikafka.broker.replicas.dir_worker import DirWorker
+from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.statistics import Statistics
+from minikafka.broker.work import Work
+from minikafka.protocol.control import PartitionState, StoppedPartition
+from minikafka.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    StaleControllerEpochError,
+    UnknownTopicOrPartitionError,
+)
+from minikafka.storage.errors import StorageError
+from minikafka.storage.log_dir import LogDir
+from minikafka.storage.log_dirs import LogDirs
+
+log: Final = logging.getLogger(__name__)
+
+Name: TypeAlias = tuple[str, int]
+Errors: TypeAlias = dict[Name, ErrorCode]
+
+
+class Partitions:
+    """See the module's description."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        log_dirs: LogDirs,
+        config: LiveConfig,
+        metadata: Metadata,
+        clock: Clock,
+        work: Work,
+        statistics: Statistics,
+    ) -> None:
+        self.broker_id = broker_id
+        self.log_dirs = log_dirs
+        self.statistics = statistics
+        self.workers = {each: DirWorker(each, work, self._on_dir_failed) for each in log_dirs.dirs}
+        self.all: dict[Name, Partition] = {}
+        self.on_role_changed: Callable[[Partition], None] = _ignore
+        """Called when a partition has another leader, another epoch, or is gone."""
+        self.on_dir_failed: Callable[[LogDir], None] = _ignore
+        self._config = config
+        self._metadata = metadata
+        self._clock = clock
+        # Replicas that should be here and cannot be used.
+        self._broken: set[Name] = set()
+        self._one_at_a_time = asyncio.Lock()
+        config.add_listener(self._on_config)
+
+    # ----------------------------------------------------------------------------------------------- finding
+
+    def get(self, topic: str, index: int) -> Partition:
+        """A replica that is here, in whatever role; the error to answer with if it is not."""
+        found = self.all.get((topic, index))
+        if found is None:
+            raise self._absence(topic, index)
+        return found
+
+    def _absence(self, topic: str, index: int) -> KafkaError:
+        if (topic, index) in self._broken:
+            return KafkaStorageError(f"{topic}-{index}: its log directory is offline")
+        if self._metadata.partition(topic, index) is None:
+            return UnknownTopicOrPartitionError(f"there is no partition {topic}-{index}")
+        return NotLeaderOrFollowerError(f"{topic}-{index}: broker {self.broker_id} has no replica of it")
+
+    @property
+    def offline_count(self) -> int:
+        """Replicas that should be here and cannot be used."""
+        return len(self._broken)
+
+    # ------------------------------------------------------------------------------------------------- roles
+
+    async def apply(self, states: Sequence[PartitionState], *, is_full: bool) -> Errors:
+        """Become what the controller says; the partitions for which that was not possible, with the reason."""
+        async with self._one_at_a_time:
+            if is_full:
+                await self._set_strays_aside({(state.topic, state.partition) for state in states})
+            outcomes = await asyncio.gather(*map(self._apply_one, states))
+        return {(state.topic, state.partition): code for state, code in zip(states, outcomes, strict=True) if code}
+
+    async def _apply_one(self, state: PartitionState) -> ErrorCode:
+        name = (state.topic, state.partition)
+        try:
+            partition = self.all.get(name)
+            if partition is not None and partition.topic_id != state.topic_id:
+                await self._set_aside(name)
+                partition = None
+            if partition is None:
+                partition = await self._open(state)
+            elif not _is_news(partition, state):
+                return ErrorCode.NONE
+            self._assume_role(partition, state)
+        except StorageError as error:
+            log.error("%s-%d cannot be used: %s", *name, error)
+            self._broken.add(name)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except KafkaError as error:
+            log.warning("%s-%d: %s", *name, error)
+            return error.code
+        return ErrorCode.NONE
+
+    def _assume_role(self, partition: Partition, state: PartitionState) -> None:
+        self._broken.discard(partition.name)
+        if state.leader == self.broker_id:
+            partition.become_leader(state)
+        else:
+            partition.become_follower(state)
+        self.on_role_changed(partition)
+
+    async def stop(self, stopped: Sequence[StoppedPartition]) -> Errors:
+        """Give partitions up, and delete those that are to be deleted."""
+        async with self._one_at_a_time:
+            outcomes = await asyncio.gather(*map(self._stop_one, stopped))
+        return {(each.topic, each.partition): code for each, code in zip(stopped, outcomes, strict=True) if code}
+
+    async def _stop_one(self, stopped: StoppedPartition) -> ErrorCode:
+        name = (stopped.topic, stopped.partition)
+        partition = self.all.get(name)
+        if partition is not None:
+            if stopped.topic_id and partition.topic_id != stopped.topic_id:
+                return ErrorCode.NONE
+            if 0 <= stopped.leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+        self._remove(name)
+        self._broken.discard(name)
+        if not stopped.delete:
+            return ErrorCode.NONE
+        try:
+            await self._delete(name, stopped.topic_id)
+        except StorageError as error:
+            log.error("%s-%d cannot be deleted: %s", *name, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # -------------------------------------------------------------------------------------------------- logs
+
+    async def _open(self, state: PartitionState) -> Partition:
+        """The replica with its log, which may be here already from before the start."""
+        name = (state.topic, state.partition)
+        log_dir = self.log_dirs.dir_of(name)
+        if log_dir is not None:
+            known_id = log_dir.topic_ids.get(name)
+            if known_id is not None and known_id != state.topic_id:
+                await self._set_aside(name)
+                log_dir = None
+            elif name in log_dir.corrupt:
+                raise log_dir.corrupt[name]
+            elif known_id is None:
+                await self.workers[log_dir].do(log_dir.assign_topic_id(name, state.topic_id))
+        if log_dir is None:
+            log_dir = await self._create(state)
+        partition = Partition(
+            self.broker_id,
+            name,
+            state.topic_id,
+            log_dir.logs[name],
+            log_dir,
+            self._config.topic(state.topic),
+            self.statistics.topic(state.topic),
+            self._fail_dir,
+        )
+        self.all[name] = partition
+        return partition
+
+    async def _create(self, state: PartitionState) -> LogDir:
+        """Make a log in the best place, or the next best if that fails."""
+        name = (state.topic, state.partition)
+        offline = [each.path for each in self.log_dirs.dirs if each.is_offline]
+        if offline and not state.is_new:
+            # Made again elsewhere, there would be two of it once that directory is back.
+            raise StorageError(f"it may be in {', '.join(offline)}, which is offline")
+        config = self._config.topic(state.topic).log
+        for log_dir in self.log_dirs.by_room():
+            try:
+                job = log_dir.create(name, state.topic_id, config, self._clock.wall_ms())
+                await self.workers[log_dir].do(job)
+            except StorageError:
+                if not log_dir.is_offline:
+                    raise
+            else:
+                return log_dir
+        raise StorageError("there is no log directory left")
+
+    async def _set_strays_aside(self, wanted: set[Name]) -> None:
+        """What the controller has not mentioned in a list of all is not ours any more."""
+        strays = [name for each in self.log_dirs.online for name in (*each.logs, *each.corrupt) if name not in wanted]
+        for name in strays:
+            await self._set_aside(name)
+
+    async def _set_aside(self, name: Name) -> None:
+        self._remove(name)
+        log_dir = self.log_dirs.dir_of(name)
+        if log_dir is not None:
+            log.warning("%s-%d in %s is of no topic of this cluster, it is renamed and kept", *name, log_dir.path)
+            await self.workers[log_dir].do(log_dir.set_aside(name, self._clock.wall_ms()))
+
+    async def _delete(self, name: Name, topic_id: bytes) -> None:
+        log_dir = self.log_dirs.dir_of(name)
+        if log_dir is None:
+            if any(each.is_offline for each in self.log_dirs.dirs):
+                raise StorageError("it may be in a log directory that is offline")
+            return
+        if topic_id and log_dir.topic_ids.get(name, topic_id) != topic_id:
+            return
+        await self.workers[log_dir].do(log_dir.delete(name, self._clock.wall_ms()))
+
+    def _remove(self, name: Name) -> None:
+        partition = self.all.pop(name, None)
+        if partition is not None:
+            partition.take_offline()
+            self.on_role_changed(partition)
+            if not any(topic == name[0] for topic, _ in self.all):
+                self.statistics.forget_topic(name[0])
+
+    # ---------------------------------------------------------------------------------------------- failures
+
+    def _fail_dir(self, log_dir: LogDir, reason: str) -> None:
+        self.workers[log_dir].fail(reason)
+
+    def _on_dir_failed(self, log_dir: LogDir) -> None:
+        for partition in [each for each in self.all.values() if each.log_dir is log_dir]:
+            self._broken.add(partition.name)
+            self._remove(partition.name)
+        self.on_dir_failed(log_dir)
+
+    def _on_config(self, topic: str | None) -> None:
+        for partition in self.all.values():
+            if topic is None or partition.topic == topic:
+                partition.reconfigure(self._config.topic(partition.topic))
+
+    async def wait_idle(self) -> None:
+        """Until nothing is under way at any disk."""
+        for worker in self.workers.values():
+            await worker.wait_idle()
+
+
+def _is_news(partition: Partition, state: PartitionState) -> bool:
+    """Whether this was said after what is known; the same again is none, and what is older is an error."""
+    said, known = (
+        (state.leader_epoch, state.partition_epoch),
+        (partition.leader_epoch, partition.partition_epoch),
+    )
+    if said < known:
+        raise StaleControllerEpochError(f"{partition} is at epoch {known}, {said} is older")
+    return said > known
+
+
+def _ignore(_: object) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,127 @@
+"""Requests that cannot be answered yet: what they wait for, and for how long.
+
+A waiting request watches partitions. It is registered first and looks again then, so no change is missed; whatever
+wakes it, it decides by what is there now. Time is up by a timer of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from minikafka.broker.replicas.partition import Partition
+from minikafka.protocol.errors import (
+    KafkaError,
+    NotEnoughReplicasAfterAppendError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+)
+
+
+class _Wait:
+    """Watches partitions until it is released; `_future` is done when there is no more reason to wait."""
+
+    def __init__(self, partitions: Iterable[Partition]) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._partitions = list(partitions)
+        for partition in self._partitions:
+            partition.watchers[self] = None
+
+    def on_change(self, partition: Partition) -> None:
+        raise AssertionError("each kind of wait has its own")
+
+    def _stop_waiting(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def _wait(self, timeout_ms: int) -> None:
+        """Until there is no more reason to, or time is up."""
+        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop_waiting)
+        try:
+            await self._future
+        finally:
+            timer.cancel()
+            self._release()
+
+    def _release(self) -> None:
+        for partition in self._partitions:
+            partition.watchers.pop(self, None)
+
+
+class DataWait(_Wait):
+    """A fetch that waits for more bytes, or for anything but bytes to happen to one of its partitions."""
+
+    def __init__(self, partitions: Iterable[Partition], missing_bytes: int) -> None:
+        super().__init__(partitions)
+        self._missing_bytes = missing_bytes
+        self._seen = {each: (each.appended_bytes, each.leader_epoch) for each in self._partitions}
+
+    def on_change(self, partition: Partition) -> None:
+        if partition.is_offline or partition.leader_epoch != self._seen[partition][1]:
+            self._stop_waiting()
+            return
+        # How much was written is known without reading, so a fetch that wants much is not woken by every little.
+        written = sum(each.appended_bytes - before for each, (before, _) in self._seen.items())
+        if written >= self._missing_bytes:
+            self._stop_waiting()
+
+    async def wait_data(self, timeout_ms: int) -> None:
+        await self._wait(timeout_ms)
+
+
+class Promise(NamedTuple):
+    """A batch that counts as written when all in-sync replicas have it; `offset` is the one after its last."""
+
+    partition: Partition
+    leader_epoch: int
+    offset: int
+
+    def outcome(self) -> KafkaError | bool:
+        """True if it is kept, False if that is open, an error if it cannot be kept any more."""
+        partition = self.partition
+        leadership = partition.leadership
+        if leadership is None or partition.leader_epoch != self.leader_epoch:
+            # Another leader may have other records at these offsets, whatever the high watermark says.
+            return NotLeaderOrFollowerError(f"{partition}: leadership moved before all replicas had the batch")
+        if partition.log.high_watermark < self.offset:
+            return False
+        if len(leadership.isr) < partition.min_isr:
+            return NotEnoughReplicasAfterAppendError(f"{partition}: {len(leadership.isr)} in-sync replicas are left")
+        return True
+
+
+class CommitWait(_Wait):
+    """A produce request that waits for its batches to be on all in-sync replicas."""
+
+    def __init__(self, promises: Iterable[Promise]) -> None:
+        self._open = list(promises)
+        self.errors: dict[Partition, KafkaError] = {}
+        super().__init__({each.partition: None for each in self._open})
+
+    def on_change(self, partition: Partition) -> None:
+        self._settle()
+        if not self._open:
+            self._stop_waiting()
+
+    async def wait_committed(self, timeout_ms: int) -> dict[Partition, KafkaError]:
+        """The partitions for which it did not come to that, with the reason."""
+        self._settle()
+        if self._open:
+            await self._wait(timeout_ms)
+            self._settle()
+        else:
+            self._release()
+        for promise in self._open:
+            self.errors[promise.partition] = RequestTimedOutError(f"{promise.partition}: not on all replicas in time")
+        return self.errors
+
+    def _settle(self) -> None:
+        still_open = []
+        for promise in self._open:
+            outcome = promise.outcome()
+            if isinstance(outcome, KafkaError):
+                self.errors[promise.partition] = outcome
+            elif not outcome:
+                still_open.append(promise)
+        self._open = still_open
