@@ -9,7 +9,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types imports pytest java up format lock bench-codec bench-log fuzz clean
+.PHONY: help setup test lint types imports pytest java up format lock fuzz fuzz-socket clean
+.PHONY: bench-codec bench-log bench-broker bench-start bench-idle
 # The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
 .NOTPARALLEL:
 
@@ -78,10 +79,23 @@ bench-codec: setup ## time the message codec
 bench-log: setup ## time the log against the bare file system
 	$(BIN)/python -m bench.log
 
+bench-broker: setup ## send records through a broker (ARGS='--against HOST:PORT --beside HOST:PORT' compares two)
+	$(BIN)/python -m bench.broker $(ARGS)
+
+bench-start: setup ## time `minikafka up` from nothing to the first message, with one and three brokers
+	$(BIN)/python -m bench.start $(ARGS)
+
+bench-idle: setup ## hold 10,000 idle connections while others work
+	$(BIN)/python -m bench.idle $(ARGS)
+
 fuzz: setup ## fuzz the decoders (RUNS=1000000 inputs each)
 	@$(PIP) install --quiet --no-build-isolation --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz_messages.py -runs=$(RUNS)
 	$(BIN)/python tests/fuzz/fuzz_records.py -runs=$(RUNS)
+
+fuzz-socket: RUNS := 100000
+fuzz-socket: setup ## send a live broker mutated frames (RUNS=100000), with a client beside them that must not notice
+	$(BIN)/python -m tests.fuzz.fuzz_socket --frames $(RUNS)
 
 clean: ## remove .venv and everything that was built or cached
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
