@@ -22,6 +22,9 @@ class LogConfig(NamedTuple):
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
 
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+
     retention_ms: int = 7 * DAY_MS
     retention_bytes: int = UNLIMITED
     file_delete_delay_ms: int = 60_000

@@ -1,17 +1,16 @@
 """When something counts as written: the two modes, and the group commit of the stricter one.
 
     replicated   as soon as the replicas have it in memory; the disk follows in the background
-    fsync        when it is on disk as well
+    fsync        when it is on disk as well; so it is in the other mode for every `flush.messages` of a topic
 
-With `fsync`, everybody who waits registers, and one round of syncs is under way at a time.  A round covers all that
-was appended before it began, and who comes later waits for the next one: the slower the disk, the more share a sync.
+Everybody who waits for the disk registers, and one round of syncs is under way at a time.  A round covers all that was
+appended before it began, and who comes later waits for the next one: the slower the disk, the more share a sync.
 
     loop     request(log, offset, waiter)    as often as there are appends
-    loop     round = next_round(now_ms)      None: there is nothing to do, or a round is under way
+    loop     add(log)                        where nobody waits, but it is time (`is_flush_due`)
+    loop     round = next_round()            None: there is nothing to do, or a round is under way
     worker   round.run()
     loop     for waiter, verdict in complete(round): ...
-
-In both modes, logs that nobody waits for are synced in the background, so that there is not too much to recover.
 
 A sync that fails is not tried again, for the kernel may have dropped what it could not write, and would then report
 success.  The log directory goes offline and whoever waits is told so.
@@ -20,7 +19,7 @@ success.  The log directory goes offline and whoever waits is told so.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from minikafka.storage.errors import StorageError
 from minikafka.storage.flushing import FlushPlan
@@ -28,6 +27,9 @@ from minikafka.storage.log import Log
 from minikafka.storage.log_dir import LogDir
 
 T = TypeVar("T")
+
+_ADDED_AT_ONCE: Final = 100
+"""Logs of a round for which nobody waits, so that nobody else has to wait for thousands of them."""
 
 
 class Durability(Enum):
@@ -76,38 +78,41 @@ class Round:
 class GroupCommit(Generic[T]):
     """Of one log directory; `T` is whatever the caller gets back when it need not wait any longer."""
 
-    def __init__(self, log_dir: LogDir, durability: Durability, background_interval_ms: int, now_ms: int) -> None:
+    def __init__(self, log_dir: LogDir, durability: Durability) -> None:
         self._log_dir = log_dir
         self._is_strict = durability is Durability.FSYNC
-        self._background_interval_ms = background_interval_ms
-        self._background_due_ms = now_ms + background_interval_ms
         self._waiting: dict[Log, list[_Waiting[T]]] = {}
+        self._added: dict[Log, None] = {}
         self._round: Round | None = None
 
     @property
     def is_idle(self) -> bool:
         """Nobody waits and nothing is under way."""
-        return not self._waiting and self._round is None
+        return not self._waiting and not self._added and self._round is None
 
     def request(self, log: Log, offset: int, waiter: T) -> bool:
         """Wait for all below an offset to be on disk; True if nobody has to wait, and then the waiter is not kept."""
-        if not self._is_strict or log.recovery_point >= offset:
+        missing = offset - log.recovery_point
+        if missing <= 0 or (not self._is_strict and missing < log.config.flush_messages):
             return True
         assert offset <= log.log_end_offset
         self._waiting.setdefault(log, []).append(_Waiting(waiter, offset, log.generation))
         return False
 
-    def next_round(self, now_ms: int) -> Round | None:
+    def add(self, log: Log) -> None:
+        """Have a log synced with one of the next rounds."""
+        self._added[log] = None
+
+    def next_round(self) -> Round | None:
         """What to sync now; None if there is nothing, or a round is under way already."""
         if self._round is not None or self._log_dir.is_offline:
             return None
-        logs = [*self._waiting]
-        if now_ms >= self._background_due_ms:
-            self._background_due_ms = now_ms + self._background_interval_ms
-            logs += [log for log in self._log_dir.logs.values() if _is_behind(log) and log not in self._waiting]
+        logs = dict.fromkeys(self._waiting)
+        while self._added and len(logs) < _ADDED_AT_ONCE:
+            logs[self._added.popitem()[0]] = None
         if not logs:
             return None
-        self._round = Round(logs)
+        self._round = Round([*logs])
         self._prepare(self._round)
         return self._round
 
@@ -140,6 +145,7 @@ class GroupCommit(Generic[T]):
         """The directory is offline: nobody will see the end of it."""
         assert self._log_dir.is_offline
         waiting, self._waiting = self._waiting, {}
+        self._added.clear()
         return [(each.waiter, Verdict.FAILED) for some in waiting.values() for each in some]
 
     def cut_off(self, log: Log) -> list[tuple[T, Verdict]]:
@@ -164,8 +170,22 @@ class GroupCommit(Generic[T]):
         return settled
 
 
-def _is_behind(log: Log) -> bool:
+def is_behind(log: Log) -> bool:
+    """Whether there is anything in a log that may not be on disk yet."""
     return log.recovery_point < log.log_end_offset
+
+
+def is_flush_due(log: Log, behind_since_ms: int, now_ms: int) -> bool:
+    """Whether a log that is behind has to be synced, though nobody waits.
+
+    A segment that is full is: a crash then costs no more than reading one segment of each log again.
+    """
+    config = log.config
+    return (
+        log.recovery_point < log.segments.active.base_offset
+        or now_ms - behind_since_ms >= config.flush_ms
+        or log.log_end_offset - log.recovery_point >= config.flush_messages
+    )
 
 
 def _is_gone(error: StorageError) -> bool:

@@ -34,6 +34,7 @@ class BrokerConfig(NamedTuple):
     broker_id_generation_enable: bool
     reserved_broker_max_id: int
     broker_rack: str | None
+    minikafka_durability: str
     minikafka_http_port: int
 
     zookeeper_connect: str
@@ -70,6 +71,7 @@ class BrokerConfig(NamedTuple):
     log_cleaner_backoff_ms: int
     num_recovery_threads_per_data_dir: int
     producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
 
     replica_lag_time_max_ms: int
     replica_fetch_max_bytes: int

@@ -35,8 +35,6 @@ class TopicConfig(NamedTuple):
     log: LogConfig
     min_insync_replicas: int
     unclean_leader_election_enable: bool
-    flush_messages: int
-    flush_ms: int
 
 
 def topic_defaults(settings: Settings) -> dict[str, Value]:
@@ -81,6 +79,8 @@ def topic_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> T
         segment_ms=min(values["segment.ms"], max_lag_ms) if compact else values["segment.ms"],
         segment_index_bytes=values["segment.index.bytes"],
         index_interval_bytes=values["index.interval.bytes"],
+        flush_messages=values["flush.messages"],
+        flush_ms=values["flush.ms"],
         retention_ms=values["retention.ms"],
         retention_bytes=values["retention.bytes"],
         file_delete_delay_ms=values["file.delete.delay.ms"],
@@ -102,8 +102,6 @@ def topic_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> T
         log=log,
         min_insync_replicas=values["min.insync.replicas"],
         unclean_leader_election_enable=values["unclean.leader.election.enable"],
-        flush_messages=values["flush.messages"],
-        flush_ms=values["flush.ms"],
     )
 
 

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from minikafka.storage.disk import join
-from minikafka.storage.durability import Durability, GroupCommit, Verdict
+from minikafka.storage.durability import Durability, GroupCommit, Verdict, is_behind, is_flush_due
 from minikafka.storage.log import Log
 from minikafka.storage.log_dir import LogDir
 from minikafka.storage.trimming import advance_log_start, truncate_to
@@ -17,7 +17,6 @@ from tests.storage.logs import NOW_MS, SMALL, append, contents, flush
 
 ORDERS = ("orders", 0)
 OTHERS = ("orders", 1)
-INTERVAL_MS = 1000
 
 
 class Desk:
@@ -28,14 +27,14 @@ class Desk:
         self.log_dir: LogDir = start(self.disk)
         self.orders: Log = created(self.log_dir, ORDERS)
         self.others: Log = created(self.log_dir, OTHERS)
-        self.commit: GroupCommit[str] = GroupCommit(self.log_dir, durability, INTERVAL_MS, NOW_MS)
+        self.commit: GroupCommit[str] = GroupCommit(self.log_dir, durability)
 
     def write(self, log: Log, value: str) -> bool:
         """True if nobody has to wait."""
         return self.commit.request(log, append(log, value.encode()).last_offset + 1, value)
 
     def round(self) -> list[tuple[str, Verdict]]:
-        made = self.commit.next_round(NOW_MS)
+        made = self.commit.next_round()
         assert made is not None
         made.run()
         return self.commit.complete(made)
@@ -57,7 +56,7 @@ def test_one_round_serves_all_who_came_before_it() -> None:
     assert desk.round() == synced("a", "b", "c", "d")
     assert desk.commit.is_idle
     assert (desk.orders.recovery_point, desk.others.recovery_point) == (3, 1)
-    assert desk.commit.next_round(NOW_MS) is None
+    assert desk.commit.next_round() is None
 
 
 def test_a_round_costs_one_sync_a_log() -> None:
@@ -76,12 +75,12 @@ def test_a_round_costs_one_sync_a_log() -> None:
 def test_who_comes_during_a_round_waits_for_the_next() -> None:
     desk = Desk()
     desk.write(desk.orders, "a")
-    first = desk.commit.next_round(NOW_MS)
+    first = desk.commit.next_round()
     assert first is not None
     desk.write(desk.orders, "b")
     desk.write(desk.others, "c")
     # One round at a time.
-    assert desk.commit.next_round(NOW_MS) is None
+    assert desk.commit.next_round() is None
     first.run()
     desk.write(desk.orders, "d")
     assert desk.commit.complete(first) == synced("a")
@@ -91,7 +90,7 @@ def test_who_comes_during_a_round_waits_for_the_next() -> None:
 def test_a_round_runs_on_another_thread() -> None:
     desk = Desk()
     desk.write(desk.orders, "a")
-    made = desk.commit.next_round(NOW_MS)
+    made = desk.commit.next_round()
     assert made is not None
     worker = Thread(target=made.run)
     worker.start()
@@ -112,22 +111,66 @@ def test_nobody_waits_in_the_other_mode() -> None:
     desk = Desk(Durability.REPLICATED)
     assert desk.write(desk.orders, "a")
     assert desk.commit.is_idle and desk.orders.recovery_point == 0
-    assert desk.commit.next_round(NOW_MS) is None
+    assert desk.commit.next_round() is None
 
 
 @pytest.mark.parametrize("durability", Durability)
-def test_logs_that_nobody_waits_for_are_synced_now_and_then(durability: Durability) -> None:
+def test_logs_that_nobody_waits_for_are_synced_when_told(durability: Durability) -> None:
     desk = Desk(durability)
     append(desk.orders, b"x")
-    assert desk.commit.next_round(NOW_MS + INTERVAL_MS - 1) is None
-    made = desk.commit.next_round(NOW_MS + INTERVAL_MS)
+    assert desk.commit.next_round() is None
+    desk.commit.add(desk.orders)
+    assert not desk.commit.is_idle
+    made = desk.commit.next_round()
     assert made is not None and made.logs == [desk.orders]
     made.run()
     assert desk.commit.complete(made) == []
     assert desk.orders.recovery_point == 1
-    append(desk.orders, b"x")
-    assert desk.commit.next_round(NOW_MS + 2 * INTERVAL_MS - 1) is None
-    assert desk.commit.next_round(NOW_MS + 2 * INTERVAL_MS) is not None
+    assert desk.commit.is_idle
+
+
+def test_those_that_nobody_waits_for_come_a_few_at_a_time() -> None:
+    desk = Desk()
+    logs = [created(desk.log_dir, ("many", number)) for number in range(250)]
+    for log in logs:
+        append(log, b"x")
+        desk.commit.add(log)
+    assert not desk.write(desk.orders, "a")
+    counts = []
+    while (made := desk.commit.next_round()) is not None:
+        made.run()
+        desk.commit.complete(made)
+        counts.append(len(made.logs))
+    assert counts == [100, 100, 51]
+    assert all(log.recovery_point == 1 for log in (*logs, desk.orders))
+
+
+def test_every_so_many_messages_somebody_waits_in_either_mode() -> None:
+    desk = Desk(Durability.REPLICATED)
+    desk.orders.reconfigure(SMALL._replace(flush_messages=3))
+    assert [desk.write(desk.orders, value) for value in "abcd"] == [True, True, False, False]
+    assert desk.round() == synced("c", "d")
+    assert desk.write(desk.orders, "e")
+
+
+def test_when_a_log_is_synced_though_nobody_waits() -> None:
+    log = Desk().orders
+    append(log, b"x")
+    assert is_behind(log)
+    assert not is_flush_due(log, NOW_MS, NOW_MS + 10**9)
+    log.reconfigure(SMALL._replace(flush_ms=50))
+    assert not is_flush_due(log, NOW_MS, NOW_MS + 49)
+    assert is_flush_due(log, NOW_MS, NOW_MS + 50)
+    log.reconfigure(SMALL._replace(flush_messages=2))
+    assert not is_flush_due(log, NOW_MS, NOW_MS)
+    append(log, b"x")
+    assert is_flush_due(log, NOW_MS, NOW_MS)
+    log.reconfigure(SMALL)
+    assert not is_flush_due(log, NOW_MS, NOW_MS)
+    log.roll()
+    assert is_flush_due(log, NOW_MS, NOW_MS)
+    flush(log)
+    assert not is_behind(log)
 
 
 # ---------------------------------------------------------------------------------------- failures
@@ -139,7 +182,7 @@ def test_a_failed_sync_is_never_tried_again(kind: str) -> None:
     desk.write(desk.others, "a")
     desk.write(desk.orders, "b")
     desk.disk.fail(lambda op: op.kind == kind)
-    made = desk.commit.next_round(NOW_MS)
+    made = desk.commit.next_round()
     assert made is not None
     made.run()
     desk.write(desk.orders, "late")
@@ -147,7 +190,7 @@ def test_a_failed_sync_is_never_tried_again(kind: str) -> None:
     assert desk.log_dir.is_offline
     assert (desk.orders.recovery_point, desk.others.recovery_point) == (0, 0)
     before = desk.syncs()
-    assert desk.commit.next_round(NOW_MS + INTERVAL_MS) is None
+    assert desk.commit.next_round() is None
     desk.log_dir.close()
     assert desk.syncs() == before
     assert not restart(desk.disk).was_clean
@@ -167,7 +210,7 @@ def test_a_round_that_cannot_even_begin() -> None:
 def test_a_directory_that_fails_for_another_reason_meanwhile() -> None:
     desk = Desk()
     desk.write(desk.orders, "a")
-    made = desk.commit.next_round(NOW_MS)
+    made = desk.commit.next_round()
     assert made is not None
     made.run()
     desk.log_dir.fail("something else")
@@ -183,7 +226,7 @@ def test_what_was_cut_off_is_not_confirmed_by_what_took_its_place() -> None:
     desk = Desk()
     for value in "abc":
         desk.write(desk.orders, value)
-    made = desk.commit.next_round(NOW_MS)
+    made = desk.commit.next_round()
     assert made is not None
     made.run()
     truncate_to(desk.orders, 1, NOW_MS)
@@ -222,7 +265,7 @@ def test_a_partition_deleted_around_a_round_is_no_failure(moment: str) -> None:
     desk.write(desk.others, "b")
     if moment == "before":
         desk.log_dir.do(desk.log_dir.delete(ORDERS, NOW_MS))
-    made = desk.commit.next_round(NOW_MS)
+    made = desk.commit.next_round()
     assert made is not None
     if moment == "during":
         desk.log_dir.do(desk.log_dir.delete(ORDERS, NOW_MS))
@@ -236,7 +279,7 @@ def test_a_partition_deleted_around_a_round_is_no_failure(moment: str) -> None:
 def test_a_partition_that_vanishes_is_a_failure() -> None:
     desk = Desk()
     desk.write(desk.orders, "a")
-    made = desk.commit.next_round(NOW_MS)
+    made = desk.commit.next_round()
     assert made is not None
     desk.disk.rename(join(ROOT, "orders-0"), join(ROOT, "somewhere"))
     made.run()
@@ -248,7 +291,7 @@ def test_segments_retired_during_a_round_are_no_failure() -> None:
     desk = Desk()
     for number in range(40):
         desk.write(desk.orders, f"{number}")
-    made = desk.commit.next_round(NOW_MS)
+    made = desk.commit.next_round()
     assert made is not None and len(made.plans[0][1].work.files) > 1
     assert advance_log_start(desk.orders, 39)
     made.run()
@@ -285,7 +328,7 @@ class Life:
                 self.deleted[log.directory] = offset
                 advance_log_start(log, offset)
             elif under_way is None:
-                under_way = self.desk.commit.next_round(NOW_MS)
+                under_way = self.desk.commit.next_round()
             else:
                 under_way.run()
                 settled = self.desk.commit.complete(under_way)
@@ -324,7 +367,7 @@ def test_the_test_before_would_see_a_lie() -> None:
     rng = Random(5)
     life = Life(rng)
     life.write(life.desk.orders, "a")
-    made = life.desk.commit.next_round(NOW_MS)
+    made = life.desk.commit.next_round()
     assert made is not None
     made.is_done = True
     life.promised += [waiter for waiter, _ in life.desk.commit.complete(made)]

@@ -139,7 +139,7 @@ def test_values_of_an_untouched_broker() -> None:
     assert (config.replica_lag_time_max_ms, config.socket_request_max_bytes) == (30_000, 104_857_600)
     assert config.log_dirs == ("/tmp/kafka-logs",)
     assert config.zookeeper_connection_timeout_ms == config.zookeeper_session_timeout_ms == 18_000
-    assert config.minikafka_http_port == -1
+    assert (config.minikafka_http_port, config.minikafka_durability) == (-1, "replicated")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def log_of(broker: dict[str, str], topic: dict[str, str] | None = None) -> LogCo
 def test_the_defaults_are_those_of_the_storage() -> None:
     config = config_of().topic_config({})
     assert config.log == LogConfig()
-    assert config == TopicConfig(LogConfig(), 1, False, 2**63 - 1, 2**63 - 1)
+    assert config == TopicConfig(LogConfig(), 1, False)
 
 
 def test_every_override_arrives() -> None:
@@ -54,6 +54,8 @@ def test_every_override_arrives() -> None:
             segment_ms=1001,
             segment_index_bytes=1002,
             index_interval_bytes=1003,
+            flush_messages=1,
+            flush_ms=9,
             retention_ms=1004,
             retention_bytes=1005,
             file_delete_delay_ms=1006,
@@ -73,8 +75,6 @@ def test_every_override_arrives() -> None:
         ),
         min_insync_replicas=2,
         unclean_leader_election_enable=True,
-        flush_messages=1,
-        flush_ms=9,
     )
 
 
@@ -105,8 +105,8 @@ def test_time_of_rolling() -> None:
 
 
 def test_flushing() -> None:
-    assert config_of({"log.flush.scheduler.interval.ms": "8"}).topic_config({}).flush_ms == 8
-    assert config_of({"log.flush.interval.ms": "7"}).topic_config({}).flush_ms == 7
+    assert config_of({"log.flush.scheduler.interval.ms": "8"}).topic_config({}).log.flush_ms == 8
+    assert config_of({"log.flush.interval.ms": "7"}).topic_config({}).log.flush_ms == 7
 
 
 def test_the_older_limit_on_timestamps() -> None:
