@@ -9,6 +9,7 @@ the role compares `leader_epoch`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -17,8 +18,11 @@ from minikafka.broker.replicas.leadership import Leadership
 from minikafka.broker.statistics import TopicStatistics
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.errors import (
+    CorruptMessageError,
     FencedLeaderEpochError,
+    KafkaError,
     KafkaStorageError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
@@ -29,6 +33,8 @@ from minikafka.storage.log import Appended, Log
 from minikafka.storage.log_dir import LogDir
 from minikafka.storage.producers import Origin, Verification
 from minikafka.storage.reading import ReadPlan
+
+log: Final = logging.getLogger(__name__)
 
 NO_EPOCH: Final = -1
 ACKS_ALL: Final = -1
@@ -184,6 +190,16 @@ class Partition:
                 self.wake()
         return appended
 
+    def promise(self, offset: int, acks: int) -> Promise | None:
+        """What has to come true before the producer of all below an offset is answered; None if it has."""
+        log = self.log
+        if acks == ACKS_ALL:
+            if log.high_watermark >= offset:
+                return None
+        elif self.synced_offset is None or self.synced_offset >= offset:
+            return None
+        return Promise(self, self.leader_epoch, offset, acks == ACKS_ALL)
+
     @property
     def own_end_offset(self) -> int:
         """How far this replica counts: to its log end, or to what is on disk."""
@@ -227,5 +243,35 @@ class Partition:
         self._on_disk_failure(self.log_dir, str(error))
         return KafkaStorageError(f"{self}: its log directory is offline")
 
+    def corruption(self, error: StorageError) -> CorruptMessageError:
+        """A batch is bad that was good: the disk works, but this cannot be handed out."""
+        log.error("%s: %s", self, error)
+        return CorruptMessageError(f"{self}: a batch on disk is damaged")
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+
+class Promise(NamedTuple):
+    """A batch that counts as written when it is where its producer wants it; `offset` is the one after its last."""
+
+    partition: Partition
+    leader_epoch: int
+    offset: int
+    is_for_all: bool
+    """All in-sync replicas must have it, not only this one on its disk."""
+
+    def outcome(self) -> KafkaError | bool:
+        """True if it is kept, False if that is open, an error if it cannot be kept any more."""
+        partition = self.partition
+        leadership = partition.leadership
+        if leadership is None or partition.leader_epoch != self.leader_epoch:
+            # Another leader may have other records at these offsets, whatever the high watermark says.
+            return NotLeaderOrFollowerError(f"{partition}: leadership moved before all replicas had the batch")
+        if not self.is_for_all:
+            return partition.own_end_offset >= self.offset
+        if partition.log.high_watermark < self.offset:
+            return False
+        if len(leadership.isr) < partition.min_isr:
+            return NotEnoughReplicasAfterAppendError(f"{partition}: {len(leadership.isr)} in-sync replicas are left")
+        return True

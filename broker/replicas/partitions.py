@@ -75,10 +75,11 @@ class Partitions:
         """A replica that is here, in whatever role; the error to answer with if it is not."""
         found = self.all.get((topic, index))
         if found is None:
-            raise self._absence(topic, index)
+            raise self.absence(topic, index)
         return found
 
-    def _absence(self, topic: str, index: int) -> KafkaError:
+    def absence(self, topic: str, index: int) -> KafkaError:
+        """Why a replica is not here."""
         if (topic, index) in self._broken:
             return KafkaStorageError(f"{topic}-{index}: its log directory is offline")
         if self._metadata.partition(topic, index) is None:

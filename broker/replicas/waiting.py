@@ -8,15 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from minikafka.broker.replicas.partition import Partition
-from minikafka.protocol.errors import (
-    KafkaError,
-    NotEnoughReplicasAfterAppendError,
-    NotLeaderOrFollowerError,
-    RequestTimedOutError,
-)
+from minikafka.broker.replicas.partition import Partition, Promise
+from minikafka.protocol.errors import KafkaError, RequestTimedOutError
 
 
 class _Wait:
@@ -70,29 +64,8 @@ class DataWait(_Wait):
         await self._wait(timeout_ms)
 
 
-class Promise(NamedTuple):
-    """A batch that counts as written when all in-sync replicas have it; `offset` is the one after its last."""
-
-    partition: Partition
-    leader_epoch: int
-    offset: int
-
-    def outcome(self) -> KafkaError | bool:
-        """True if it is kept, False if that is open, an error if it cannot be kept any more."""
-        partition = self.partition
-        leadership = partition.leadership
-        if leadership is None or partition.leader_epoch != self.leader_epoch:
-            # Another leader may have other records at these offsets, whatever the high watermark says.
-            return NotLeaderOrFollowerError(f"{partition}: leadership moved before all replicas had the batch")
-        if partition.log.high_watermark < self.offset:
-            return False
-        if len(leadership.isr) < partition.min_isr:
-            return NotEnoughReplicasAfterAppendError(f"{partition}: {len(leadership.isr)} in-sync replicas are left")
-        return True
-
-
 class CommitWait(_Wait):
-    """A produce request that waits for its batches to be on all in-sync replicas."""
+    """A produce request that waits for its batches to be where they have to be."""
 
     def __init__(self, promises: Iterable[Promise]) -> None:
         self._open = list(promises)
@@ -113,7 +86,7 @@ class CommitWait(_Wait):
         else:
             self._release()
         for promise in self._open:
-            self.errors[promise.partition] = RequestTimedOutError(f"{promise.partition}: not on all replicas in time")
+            self.errors[promise.partition] = RequestTimedOutError(f"{promise.partition}: not replicated in time")
         return self.errors
 
     def _settle(self) -> None:

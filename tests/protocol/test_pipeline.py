@@ -4,6 +4,7 @@ import pytest
 
 from minikafka.protocol import control
 from minikafka.protocol.apis import APIS
+from minikafka.protocol.control_codec import CONTROL_VERSION
 from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.frame import FrameReader
 from minikafka.protocol.headers import decode_request_header, encode_response_header, response_header_is_flexible
@@ -98,7 +99,7 @@ def test_control_requests_travel_the_same_way() -> None:
     pipeline = Pipeline[str]("broker-1")
     request = control.ControlledShutdownRequest(broker_id=1, broker_epoch=99)
     frame = sent(
-        pipeline.send_control(request, control.ControlledShutdownResponse, control.CONTROL_VERSION, "shutdown")
+        pipeline.send_control(request, control.ControlledShutdownResponse, CONTROL_VERSION, "shutdown")
     )
     header, pos = decode_request_header(frame, flexible=False)
     assert (header.api_key, header.api_version) == (7, 0)

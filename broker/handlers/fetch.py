@@ -1,0 +1,268 @@
+"""Fetch: batches out of logs, for consumers and for followers.
+
+What is there is read at once. If that is less than the reader asked for, and nothing else has to be told, the answer
+waits for more until the reader's time is up. Records go out as the bytes they are on disk.
+
+- v0 to v3 carry formats before magic 2, to which nothing is converted: where there is data, UNSUPPORTED_VERSION.
+- From v7 on there are sessions, from v11 on a consumer may read from a follower, from v13 on topics go by id.
+- v12 tells a reader where its log and ours part; v16 tells who leads instead, when it is not us.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+from minikafka.broker.context import Context
+from minikafka.broker.endpoints import Leaders
+from minikafka.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchSession,
+    FetchSessions,
+    Key,
+    wanted_partitions,
+)
+from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
+from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.replicas.reading import Budget, PartitionRead, Reader
+from minikafka.broker.replicas.waiting import DataWait
+from minikafka.broker.work import Work
+from minikafka.protocol.apis import APIS
+from minikafka.protocol.compression import Compression
+from minikafka.protocol.errors import (
+    InvalidRequestError,
+    KafkaError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
+from minikafka.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from minikafka.storage.scanning import ColdRead
+
+_MAGIC_2_VERSION: Final = 4
+_ZSTD_VERSION: Final = 10
+_FOLLOWER_READ_VERSION: Final = 11
+_TOPIC_ID_VERSION: Final = 13
+_REPLICA_STATE_VERSION: Final = 15
+_LEADERS_VERSION: Final = 16
+_READ_COMMITTED: Final = 1
+_SESSION_ID_MAX: Final = (1 << 31) - 1
+
+
+def routes(context: Context) -> list[Route]:
+    return [Route(APIS[1], FetchHandler(context).fetch, Operation.READ, Resource.TOPIC)]
+
+
+class FetchHandler:
+    """The sessions, and what every fetch needs."""
+
+    def __init__(self, context: Context, draw: Callable[[int, int], int] = random.randint) -> None:
+        self.context = context
+        self.sessions = FetchSessions(
+            lambda: context.config.broker.max_incremental_fetch_session_cache_slots, lambda: draw(1, _SESSION_ID_MAX)
+        )
+
+    def fetch(self, call: Call) -> FetchResponse | Awaitable[FetchResponse]:
+        return _Fetch(self, call).begin()
+
+
+class _Fetch:
+    """One request on its way to an answer."""
+
+    def __init__(self, handler: FetchHandler, call: Call) -> None:
+        self._context = handler.context
+        self._sessions = handler.sessions
+        self._call = call
+        self._request: FetchRequest = call.request
+        self._uses_ids = call.version >= _TOPIC_ID_VERSION
+        self._reader = _reader(call)
+        self._session: FetchSession | None = None
+        self._wanted: Mapping[Key, FetchPartition] = {}
+        self._answers: dict[Key, FetchablePartitionResponse] = {}
+        self._partitions: list[Partition] = []
+        self._got_bytes = 0
+        self._is_due = False
+
+    def begin(self) -> FetchResponse | Awaitable[FetchResponse]:
+        """Answer at once if that can be, else say what to wait for."""
+        try:
+            if self._request.isolation_level not in (0, _READ_COMMITTED):
+                raise InvalidRequestError(f"there is no isolation level {self._request.isolation_level}")
+            self._open()
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code)
+        try:
+            self._read_now()
+        except ColdRead:
+            return self._answer_later(is_cold=True)
+        return self._answer() if self._is_enough() else self._answer_later(is_cold=False)
+
+    def _open(self) -> None:
+        """Find out what is wanted: by this request, or by the session that it continues."""
+        request, now_ms = self._request, self._context.clock.monotonic_ms()
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.close(request.session_id)
+            self._wanted = wanted_partitions(request, self._uses_ids)
+            if request.session_epoch == INITIAL_EPOCH:
+                self._session = self._sessions.create(self._uses_ids, self._reader.is_follower, now_ms)
+                if self._session is not None:
+                    self._session.update(request)
+            return
+        session = self._sessions.resume(request, self._uses_ids, now_ms)
+        self._wanted = {key: fetched.wanted for key, fetched in session.partitions.items()}
+        if session.partitions:
+            self._session = session
+        else:
+            self._sessions.close(session.id)
+
+    # ----------------------------------------------------------------------------------------------- reading
+
+    def _read_now(self) -> None:
+        """Read all partitions from memory; raises ColdRead where that does not do."""
+        budget = self._start_over()
+        for key, wanted in self._wanted.items():
+            read = self._begin(key, wanted, budget)
+            if read is not None:
+                read.read_now()
+                self._take(key, read)
+
+    async def _read(self, work: Work) -> None:
+        """Read all partitions from wherever they are."""
+        budget = self._start_over()
+        for key, wanted in list(self._wanted.items()):
+            read = self._begin(key, wanted, budget)
+            if read is not None:
+                await read.read(work)
+                self._take(key, read)
+
+    def _start_over(self) -> Budget:
+        self._answers.clear()
+        self._partitions.clear()
+        self._got_bytes = 0
+        self._is_due = not self._wanted
+        limit = self._request.max_bytes
+        if not self._reader.is_follower:
+            limit = min(limit, self._context.config.broker.fetch_max_bytes)
+        return Budget(limit)
+
+    def _begin(self, key: Key, wanted: FetchPartition, budget: Budget) -> PartitionRead | None:
+        try:
+            partition = self._partition(key)
+            self._partitions.append(partition)
+            return PartitionRead(partition, wanted, self._reader, budget)
+        except KafkaError as error:
+            self._refuse(key, error)
+            return None
+
+    def _partition(self, key: Key) -> Partition:
+        topic, index = key
+        if isinstance(topic, bytes):
+            name = self._context.metadata.name_of(topic)
+            if name is None:
+                raise UnknownTopicIdError("there is no topic with this id")
+            topic = name
+        found = self._context.partitions.all.get((topic, index))
+        return found or self._context.partitions.get(topic, index)
+
+    def _take(self, key: Key, read: PartitionRead) -> None:
+        answer, error = read.answer, read.error
+        if error is None and answer.records and self._call.version < _ZSTD_VERSION:
+            error = self._format_error(read.partition)
+        if error is not None:
+            self._refuse(key, error)
+            return
+        self._answers[key] = answer
+        self._got_bytes += len(answer.records or b"")
+        if answer.diverging_epoch is not None:
+            self._is_due = True
+
+    def _format_error(self, partition: Partition) -> KafkaError | None:
+        version = self._call.version
+        if version < _MAGIC_2_VERSION:
+            return UnsupportedVersionError("records are not converted to the formats before magic 2")
+        if partition.config.log.compression is Compression.ZSTD:
+            return UnsupportedCompressionTypeError(f"zstd cannot be fetched by version {version}")
+        return None
+
+    def _refuse(self, key: Key, error: KafkaError) -> None:
+        is_unknown = isinstance(error, UnknownTopicIdError | UnknownTopicOrPartitionError)
+        self._answers[key] = FetchablePartitionResponse(
+            partition_index=key[1],
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=[] if is_unknown else None,
+            records=b"",
+        )
+        self._is_due = True
+        for partition in self._partitions[-1:]:
+            partition.statistics.failed_fetch_requests += 1
+
+    # ----------------------------------------------------------------------------------------------- waiting
+
+    def _is_enough(self) -> bool:
+        """Whether there is a reason to answer now: enough bytes, an error, or nothing to wait for."""
+        return self._is_due or self._got_bytes >= self._request.min_bytes or self._request.max_wait_ms <= 0
+
+    async def _answer_later(self, *, is_cold: bool) -> FetchResponse:
+        clock, work = self._context.clock, self._context.work
+        deadline_ms = clock.monotonic_ms() + self._request.max_wait_ms
+        if is_cold:
+            await self._read(work)
+        while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
+            await DataWait(self._partitions, self._request.min_bytes - self._got_bytes).wait_data(left_ms)
+            await self._read(work)
+        return self._answer()
+
+    # --------------------------------------------------------------------------------------------- answering
+
+    def _answer(self) -> FetchResponse:
+        session, keys = self._session, list(self._answers)
+        if session is not None:
+            news = session.news(list(self._answers.items()))
+            if self._request.session_epoch != INITIAL_EPOCH:
+                keys = news
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for key in keys:
+            topic = key[0]
+            if topic not in topics:
+                topics[topic] = (
+                    FetchableTopicResponse(topic_id=topic, partitions=[])
+                    if isinstance(topic, bytes)
+                    else FetchableTopicResponse(topic=topic, partitions=[])
+                )
+            topics[topic].partitions.append(self._answers[key])
+        response = FetchResponse(responses=list(topics.values()), session_id=0 if session is None else session.id)
+        if self._is_due and self._call.version >= _LEADERS_VERSION:
+            self._add_leaders(keys, response)
+        return response
+
+    def _add_leaders(self, keys: Iterable[Key], response: FetchResponse) -> None:
+        leaders = Leaders(self._context, self._call.connection)
+        for topic, index in keys:
+            answer = self._answers[topic, index]
+            name = self._context.metadata.name_of(topic) if isinstance(topic, bytes) else topic
+            if name is not None:
+                answer.current_leader = leaders.of((name, index), answer.error_code)
+        response.node_endpoints = leaders.endpoints()
+
+
+def _reader(call: Call) -> Reader:
+    request: FetchRequest = call.request
+    replica_id = request.replica_id
+    if call.version >= _REPLICA_STATE_VERSION:
+        replica_id = -1 if request.replica_state is None else request.replica_state.replica_id
+    is_follower = replica_id >= 0
+    return Reader(
+        is_committed=request.isolation_level == _READ_COMMITTED and not is_follower,
+        follower_id=replica_id if is_follower else -1,
+        may_read_follower=not is_follower and call.version >= _FOLLOWER_READ_VERSION,
+    )

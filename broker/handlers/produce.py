@@ -1,0 +1,209 @@
+"""Produce: batches into logs.
+
+Stage one, at once and in the order of requests: every batch is checked, gets its offsets and is written. Stage two, if
+the producer asked for more than that: the answer waits until all in-sync replicas have the batches, or time is up.
+
+- A partition that is there twice counts once, with what was sent last, as in Kafka.
+- Each partition succeeds or fails alone; with acks=0 nobody can be told, so a failure closes the connection.
+- v10 tells who leads instead, when it is not us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from minikafka.broker.context import Context
+from minikafka.broker.endpoints import Leaders
+from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
+from minikafka.broker.replicas.partition import Partition, Promise
+from minikafka.broker.replicas.waiting import CommitWait
+from minikafka.protocol.apis import APIS
+from minikafka.protocol.errors import (
+    CorruptMessageError,
+    InvalidRequestError,
+    InvalidRequiredAcksError,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+    TransactionalIdAuthorizationFailedError,
+)
+from minikafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from minikafka.protocol.records.batch import BatchView
+from minikafka.protocol.records.layout import TRANSACTIONAL_BIT
+from minikafka.protocol.varint import Buffer
+from minikafka.storage.validation import RejectedRecords, parse_produced
+
+_ACKS_ALL: Final = -1
+_ACKS: Final = (_ACKS_ALL, 0, 1)
+_LEADERS_VERSION: Final = 10
+
+# Refused before the log is looked at, or by a log that cannot be looked at: its start is not told then.
+_WITHOUT_LOG_START: Final = (
+    CorruptMessageError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+)
+
+Sent = dict[tuple[str, int], Buffer | None]
+
+
+def routes(context: Context) -> list[Route]:
+    return [Route(APIS[0], ProduceHandler(context), Operation.WRITE, Resource.TOPIC)]
+
+
+class ProduceHandler:
+    """See the module's description."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._partitions = context.partitions
+        self._clock = context.clock
+
+    def __call__(self, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+        request: ProduceRequest = call.request
+        sent: Sent = {
+            (topic.name, each.index): each.records for topic in request.topic_data for each in topic.partition_data
+        }
+        refusal = _refusal(request, sent)
+        if refusal is not None:
+            answers = {name: _refused(name[1], refusal) for name in sent}
+            return self._answer(call, answers)
+        answers, promises = self._append_all(request.acks, call.version, sent)
+        if promises and request.acks:
+            return self._answer_later(call, answers, promises)
+        return self._answer(call, answers)
+
+    def _append_all(
+        self, acks: int, version: int, sent: Sent
+    ) -> tuple[dict[tuple[str, int], PartitionProduceResponse], list[Promise]]:
+        now_ms = self._clock.wall_ms()
+        answers, promises = {}, []
+        for name, records in sent.items():
+            partition = self._partitions.all.get(name)
+            try:
+                if partition is None:
+                    raise self._absence(name, records, version)
+                batch = parse_produced(records, version)
+                answers[name], promise = _append(partition, batch, acks, now_ms)
+                if promise is not None:
+                    promises.append(promise)
+            except KafkaError as error:
+                answers[name] = _refused(name[1], error)
+                self._count_failure(name[0])
+        return answers, promises
+
+    def _absence(self, name: tuple[str, int], records: Buffer | None, version: int) -> KafkaError:
+        """Why a partition cannot be written here; what was sent for one that exists is looked at first, as in Kafka."""
+        if self._context.metadata.partition(*name) is not None:
+            parse_produced(records, version)
+        return self._partitions.absence(*name)
+
+    def _count_failure(self, topic: str) -> None:
+        statistics = self._partitions.statistics.topics.get(topic)
+        if statistics is not None:
+            statistics.failed_produce_requests += 1
+
+    # --------------------------------------------------------------------------------------------- answering
+
+    async def _answer_later(
+        self, call: Call, answers: dict[tuple[str, int], PartitionProduceResponse], promises: list[Promise]
+    ) -> ProduceResponse | None:
+        for partition, error in (await CommitWait(promises).wait_committed(call.request.timeout_ms)).items():
+            answers[partition.name] = _refused(partition.index, error)
+        return self._answer(call, answers)
+
+    def _answer(self, call: Call, answers: dict[tuple[str, int], PartitionProduceResponse]) -> ProduceResponse | None:
+        if call.request.acks == 0:
+            if any(each.error_code for each in answers.values()):
+                call.connection.close()
+            return None
+        topics: dict[str, TopicProduceResponse] = {}
+        for (topic, _), answer in answers.items():
+            found = topics.get(topic)
+            if found is None:
+                found = topics[topic] = TopicProduceResponse(name=topic, partition_responses=[])
+            found.partition_responses.append(answer)
+        response = ProduceResponse(responses=list(topics.values()))
+        if call.version >= _LEADERS_VERSION:
+            self._add_leaders(call, answers, response)
+        return response
+
+    def _add_leaders(
+        self, call: Call, answers: dict[tuple[str, int], PartitionProduceResponse], response: ProduceResponse
+    ) -> None:
+        leaders = Leaders(self._context, call.connection)
+        for name, answer in answers.items():
+            if answer.error_code:
+                answer.current_leader = leaders.of(name, answer.error_code)
+        response.node_endpoints = leaders.endpoints()
+
+
+def _append(
+    partition: Partition, batch: BatchView, acks: int, now_ms: int
+) -> tuple[PartitionProduceResponse, Promise | None]:
+    try:
+        appended = partition.append(batch, acks, now_ms)
+    except RejectedRecords as rejected:
+        answer = _refused(partition.index, rejected.error, partition.log.log_start_offset)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in rejected.record_errors
+        ]
+        partition.statistics.failed_produce_requests += 1
+        return answer, None
+    except _WITHOUT_LOG_START:
+        raise
+    except KafkaError as error:
+        partition.statistics.failed_produce_requests += 1
+        return _refused(partition.index, error, partition.log.log_start_offset), None
+    statistics = partition.statistics
+    statistics.produce_requests += 1
+    statistics.messages_in += batch.record_count
+    statistics.bytes_in += batch.size
+    answer = PartitionProduceResponse(
+        index=partition.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=partition.log.log_start_offset,
+    )
+    return answer, partition.promise(appended.last_offset + 1, acks)
+
+
+def _refusal(request: ProduceRequest, sent: Sent) -> KafkaError | None:
+    """What is wrong with the request as a whole."""
+    if request.acks not in _ACKS:
+        return InvalidRequiredAcksError(f"acks must be -1, 0 or 1, not {request.acks}")
+    if request.transactional_id == "":
+        return InvalidRequestError("a transactional id cannot be empty")
+    if request.transactional_id is None and any(map(_is_transactional, sent.values())):
+        return TransactionalIdAuthorizationFailedError("a transactional batch in a request without transactional id")
+    return None
+
+
+def _is_transactional(records: Buffer | None) -> bool:
+    # The second byte of the attributes; what is shorter than this is no batch, and is refused for that.
+    return records is not None and len(records) > _ATTRIBUTES_AT and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
+
+
+_ATTRIBUTES_AT: Final = 22
+
+
+def _refused(index: int, error: KafkaError, log_start_offset: int = -1) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=log_start_offset,
+        error_message=error.message,
+    )

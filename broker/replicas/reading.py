@@ -1,0 +1,164 @@
+"""Reading partitions for a fetch: what is there now, within the limits of the request.
+
+The first partition that has anything gives at least one whole batch, however large; all others stay within what is
+left. What is not in memory is read by a thread: `read_now` says so with ColdRead, and `read` waits for it. After a
+wait the log may be another, so bytes count only if nothing was cut off meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.work import Work
+from minikafka.protocol.errors import KafkaError, OffsetOutOfRangeError
+from minikafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchablePartitionResponse,
+    FetchPartition,
+)
+from minikafka.protocol.records.batch import read_whole_batches
+from minikafka.protocol.varint import Buffer
+from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.reading import ReadPlan
+from minikafka.storage.scanning import ColdRead
+
+_NO_EPOCH: Final = -1
+
+
+class Reader(NamedTuple):
+    """Who reads, and so what it gets to see."""
+
+    is_committed: bool = False
+    follower_id: int = -1
+    may_read_follower: bool = False
+
+    @property
+    def is_follower(self) -> bool:
+        return self.follower_id >= 0
+
+
+class Budget:
+    """How many bytes an answer may still hold; the first to take from it may take more."""
+
+    __slots__ = ("has_some", "left")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.left = max_bytes
+        self.has_some = False
+
+    def take(self, count: int) -> None:
+        if count:
+            self.has_some = True
+            self.left = max(0, self.left - count)
+
+
+class PartitionRead:
+    """One partition of one fetch: begun on the loop, maybe read elsewhere, finished on the loop."""
+
+    __slots__ = ("_bound", "_budget", "_generation", "_max_bytes", "_plan", "answer", "error", "partition", "reader")
+
+    def __init__(self, partition: Partition, wanted: FetchPartition, reader: Reader, budget: Budget) -> None:
+        self.partition = partition
+        self.reader = reader
+        self.error: KafkaError | None = None
+        """What kept it from being read; the caller has to look."""
+        self._budget = budget
+        partition.check_epoch(wanted.current_leader_epoch)
+        if not reader.may_read_follower:
+            partition.check_leader()
+        partition.check_online()
+        bound = partition.bound(is_committed=reader.is_committed, is_follower=reader.is_follower)
+        self._bound = bound
+        self.answer = FetchablePartitionResponse(
+            partition_index=partition.index,
+            high_watermark=bound.high_watermark,
+            last_stable_offset=bound.last_stable_offset,
+            log_start_offset=bound.log_start_offset,
+            records=b"",
+        )
+        self._generation = partition.log.generation
+        self._max_bytes = min(wanted.partition_max_bytes, budget.left)
+        self._plan = self._planned(wanted)
+
+    def _planned(self, wanted: FetchPartition) -> ReadPlan | None:
+        if wanted.last_fetched_epoch != _NO_EPOCH:
+            diverging = _diverging(self.partition, wanted)
+            if diverging is not None:
+                self.answer.diverging_epoch = diverging
+                return None
+        plan = self.partition.plan_read(wanted.fetch_offset, max(0, self._max_bytes), self._bound)
+        # Without room only the first batch of the whole answer is read.
+        return plan if self._max_bytes > 0 or not self._budget.has_some else None
+
+    def read_now(self) -> None:
+        """Read what is in memory; raises ColdRead if it is not."""
+        if self._plan is not None:
+            try:
+                self._finish(self._plan.run_nowait())
+            except StorageError as error:
+                self._fail(error)
+
+    async def read(self, work: Work) -> None:
+        """Read it from wherever it is."""
+        try:
+            self.read_now()
+        except ColdRead:
+            assert self._plan is not None
+            try:
+                data = await work.run_blocking(self._plan.run)
+            except StorageError as error:
+                if self._is_same_log():
+                    self._fail(error)
+                return
+            if self._is_same_log():
+                self._finish(data)
+
+    def _is_same_log(self) -> bool:
+        return self.partition.log.generation == self._generation and not self.partition.is_offline
+
+    def _fail(self, error: StorageError) -> None:
+        # One bad batch is not a bad disk: whoever wants it gets an error, and the rest can still be read.
+        is_bad_batch = isinstance(error, CorruptLog)
+        self.error = self.partition.corruption(error) if is_bad_batch else self.partition.disk_failure(error)
+
+    def _finish(self, data: Buffer) -> None:
+        if self._budget.has_some and len(data) > self._max_bytes:
+            data = b""
+        self._budget.take(len(data))
+        self.answer.records = data
+        if self.reader.is_committed and data:
+            self.answer.aborted_transactions = self._aborted(data)
+        elif self.reader.is_committed:
+            self.answer.aborted_transactions = []
+        statistics = self.partition.statistics
+        if self.reader.is_follower:
+            statistics.replication_bytes_out += len(data)
+        else:
+            statistics.bytes_out += len(data)
+
+    def _aborted(self, data: Buffer) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of these batches has to skip."""
+        assert self._plan is not None
+        offset = self._plan.offset
+        found = self.partition.log.aborted_transactions(offset, self._bound.offset)
+        if not found:
+            return []
+        batches, _ = read_whole_batches(data)
+        end = batches[-1].next_offset if batches else self._bound.offset
+        return [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in found
+            if each.first_offset < end
+        ]
+
+
+def _diverging(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where a reader's log and ours part, if they do before the offset it wants."""
+    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch == _NO_EPOCH:
+        raise OffsetOutOfRangeError(f"{partition}: nothing is known of epoch {wanted.last_fetched_epoch}")
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
