@@ -6,15 +6,13 @@ lenient as in Kafka: fields that are not known are skipped, older versions are u
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self
 
-from minikafka.broker.zookeeper.coord import CoordError
-
-_T = TypeVar("_T")
+from minikafka.broker.zookeeper.json_node import BadNode as BadNode
+from minikafka.broker.zookeeper.json_node import decode_fields, encode_fields
 
 CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
@@ -50,10 +48,6 @@ _PLAINTEXT: Final = "PLAINTEXT"
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^\[\]]*)):(-?\d+)")
 
 
-class BadNode(CoordError):
-    """A node holds what nobody should have written there."""
-
-
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
 
@@ -82,7 +76,7 @@ class BrokerNode:
     def encode(self) -> bytes:
         # Clients older than listeners look for one host and port, and can do PLAINTEXT only.
         plain = next((each for each in self.endpoints if each.protocol == _PLAINTEXT), None)
-        return _encode(
+        return encode_fields(
             {
                 "features": self.features,
                 "listener_security_protocol_map": {each.listener: each.protocol for each in self.endpoints},
@@ -98,7 +92,7 @@ class BrokerNode:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> Self:
-        return _decoded(path, data, cls._from_json)
+        return decode_fields(path, data, cls._from_json)
 
     @classmethod
     def _from_json(cls, fields: dict[str, Any]) -> Self:
@@ -123,15 +117,15 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 
 def encode_cluster_id(cluster_id: str) -> bytes:
     # Of all versions, this one is a text.
-    return _encode({"version": "1", "id": cluster_id})
+    return encode_fields({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
-    return _decoded(CLUSTER_ID, data, lambda fields: str(fields["id"]))
+    return decode_fields(CLUSTER_ID, data, lambda fields: str(fields["id"]))
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
-    return _encode(
+    return encode_fields(
         {
             "version": _CONTROLLER_VERSION,
             "brokerid": broker_id,
@@ -143,7 +137,7 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 def decode_controller(data: bytes) -> int:
     """The controller's broker id."""
-    return _decoded(CONTROLLER, data, lambda fields: int(fields["brokerid"]))
+    return decode_fields(CONTROLLER, data, lambda fields: int(fields["brokerid"]))
 
 
 def encode_epoch(epoch: int) -> bytes:
@@ -173,7 +167,7 @@ class ProducerIdBlock(NamedTuple):
         return cls(broker_id, before + 1, before + PRODUCER_ID_BLOCK_SIZE)
 
     def encode(self) -> bytes:
-        return _encode(
+        return encode_fields(
             {
                 "version": _PRODUCER_IDS_VERSION,
                 "broker": self.broker_id,
@@ -184,20 +178,8 @@ class ProducerIdBlock(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        return _decoded(
+        return decode_fields(
             PRODUCER_IDS,
             data,
             lambda fields: cls(int(fields["broker"]), int(fields["block_start"]), int(fields["block_end"])),
         )
-
-
-def _encode(fields: Mapping[str, object]) -> bytes:
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _decoded(path: str, data: bytes, make: Callable[[dict[str, Any]], _T]) -> _T:
-    """What is made of a JSON object; whatever is wrong with it is one error."""
-    try:
-        return make(dict(json.loads(data)))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadNode(f"{path} holds {data[:200]!r}, which makes no sense: {error!r}") from None
