@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,6 @@ from minikafka.storage.log_dir import LogDir
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.dirs import ROOT, TOPIC_ID, restart, start
 from tests.storage.logs import NOW_MS, SMALL
-
-
-@pytest.fixture
-async def work() -> AsyncIterator[LoopWork]:
-    made = LoopWork()
-    yield made
-    await made.stop()
 
 
 class Desk:
