@@ -9,7 +9,7 @@ appended before it began, and who comes later waits for the next one: the slower
     loop     request(log, offset, waiter)    as often as there are appends
     loop     add(log)                        where nobody waits, but it is time (`is_flush_due`)
     loop     round = next_round()            None: there is nothing to do, or a round is under way
-    worker   round.run()
+    worker   round.run()                     or several of them
     loop     for waiter, verdict in complete(round): ...
 
 A sync that fails is not tried again, for the kernel may have dropped what it could not write, and would then report
@@ -57,22 +57,31 @@ class _Waiting(NamedTuple, Generic[T]):
 class Round:
     """One sync of every log that needs it."""
 
-    def __init__(self, logs: list[Log]) -> None:
+    def __init__(self, logs: list[Log], plans: list[tuple[Log, FlushPlan]]) -> None:
         self.logs = logs
-        self.plans: list[tuple[Log, FlushPlan]] = []
+        self.plans = plans
+        self.ended: list[Log] = []
         self.failures: list[tuple[Log, StorageError]] = []
-        self.is_done = False
+        self._todo = iter(plans)
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_hopeless or len(self.ended) == len(self.plans)
+
+    @property
+    def _is_hopeless(self) -> bool:
+        return any(not _is_gone(error) for _, error in self.failures)
 
     def run(self) -> None:
-        """On any thread; what fails is noted for `complete`."""
-        for log, plan in self.plans:
+        """On any thread, or on several at once, which share the work; what fails is noted for `complete`."""
+        for log, plan in self._todo:
             try:
                 plan.run()
             except StorageError as error:
                 self.failures.append((log, error))
-                if not _is_gone(error):
-                    break
-        self.is_done = True
+            self.ended.append(log)
+            if self.failures and self._is_hopeless:
+                return
 
 
 class GroupCommit(Generic[T]):
@@ -112,20 +121,22 @@ class GroupCommit(Generic[T]):
             logs[self._added.popitem()[0]] = None
         if not logs:
             return None
-        self._round = Round([*logs])
-        self._prepare(self._round)
+        self._round = self._prepared([*logs])
         return self._round
 
-    def _prepare(self, made: Round) -> None:
-        for log in made.logs:
+    def _prepared(self, logs: list[Log]) -> Round:
+        plans: list[tuple[Log, FlushPlan]] = []
+        for log in logs:
             try:
                 plan = log.prepare_flush() if self._log_dir.holds(log) else None
             except StorageError as error:
                 # Not even that: then nothing is synced, and `complete` will see it.
-                made.plans, made.failures = [], [(log, error)]
-                return
+                made = Round(logs, [])
+                made.failures.append((log, error))
+                return made
             if plan is not None:
-                made.plans.append((log, plan))
+                plans.append((log, plan))
+        return Round(logs, plans)
 
     def complete(self, done: Round) -> list[tuple[T, Verdict]]:
         """Take note of what a round did; returns who need not wait any longer, and why."""

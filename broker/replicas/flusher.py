@@ -26,6 +26,8 @@ from minikafka.storage.log_dir import LogDir
 Callback: TypeAlias = Callable[[Verdict], None]
 
 ROUND_INTERVAL_S: Final = 0.002
+_THREADS: Final = 4
+"""For one directory: a disk does several syncs at once in little more time than one."""
 LOOK_INTERVAL_MS: Final = 1000
 """How often logs are looked through, unless `log.flush.scheduler.interval.ms` is shorter."""
 
@@ -103,7 +105,8 @@ class _DirFlusher:
             while (made := self.commit.next_round()) is not None:
                 began_s = loop.time()
                 self._round_over = loop.create_future()
-                await self._work.run_blocking(made.run)
+                threads = min(_THREADS, max(1, len(made.plans)))
+                await asyncio.gather(*(self._work.run_blocking(made.run) for _ in range(threads)))
                 self._complete(made)
                 rest_s = began_s + ROUND_INTERVAL_S - loop.time()
                 if rest_s > 0 and not self.commit.is_idle:

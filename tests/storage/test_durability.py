@@ -99,6 +99,22 @@ def test_a_round_runs_on_another_thread() -> None:
     assert desk.commit.complete(made) == synced("a")
 
 
+def test_several_threads_share_a_round() -> None:
+    desk = Desk()
+    logs = [desk.orders, desk.others, *(created(desk.log_dir, ("many", number)) for number in range(30))]
+    for number, log in enumerate(logs):
+        desk.write(log, f"{number}")
+    made = desk.commit.next_round()
+    assert made is not None
+    workers = [Thread(target=made.run) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(log.directory for log in made.ended) == sorted(log.directory for log in logs)
+    assert desk.commit.complete(made) == synced(*map(str, range(32)))
+
+
 def test_nobody_waits_for_what_is_on_disk() -> None:
     desk = Desk()
     append(desk.orders, b"x")
@@ -369,7 +385,7 @@ def test_the_test_before_would_see_a_lie() -> None:
     life.write(life.desk.orders, "a")
     made = life.desk.commit.next_round()
     assert made is not None
-    made.is_done = True
+    made.ended += made.logs
     life.promised += [waiter for waiter, _ in life.desk.commit.complete(made)]
     assert life.promised == ["a"]
     with pytest.raises((AssertionError, KeyError)):
