@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minikafka.broker.clock import Clock
 from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.membership import Membership
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.work import Work
@@ -23,4 +24,5 @@ class Context:
     coord: Coord
     config: LiveConfig
     metadata: Metadata
+    membership: Membership
     partitions: Partitions

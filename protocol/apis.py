@@ -6,6 +6,7 @@ be read and written.  The inter-broker APIs that travel as msgpack are in `contr
 
 from typing import Final, NamedTuple
 
+from minikafka.protocol.control_codec import ControlMessage
 from minikafka.protocol.message import Request, Response
 from minikafka.protocol.messages import (
     acls,
@@ -32,8 +33,8 @@ class Api(NamedTuple):
 
     key: int
     name: str
-    request: type[Request]
-    response: type[Response]
+    request: type[Request] | type[ControlMessage]
+    response: type[Response] | type[ControlMessage]
 
     @property
     def versions(self) -> tuple[int, int]:

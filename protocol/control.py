@@ -90,6 +90,8 @@ class LiveBroker(ControlStruct):
     broker_epoch: int
     endpoints: list[Endpoint]
     rack: str | None = None
+    host: str = ""
+    """Where brokers find it if it listens on all interfaces."""
 
 
 class UpdateMetadataRequest(ControlMessage, api_key=6):

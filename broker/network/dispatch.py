@@ -9,12 +9,16 @@ its offset.  What it has to wait for it returns as an awaitable, which may overl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from enum import Enum
-from typing import Any, NamedTuple
+from time import perf_counter_ns
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from minikafka.broker.network.connection import Connection, Parts, Reply
+from minikafka.broker.statistics import Statistics
 from minikafka.protocol.apis import Api
+from minikafka.protocol.control_codec import ControlMessage
 from minikafka.protocol.errors import DecodeError, ErrorCode
 from minikafka.protocol.frame import finish_frame, start_frame
 from minikafka.protocol.headers import (
@@ -65,7 +69,10 @@ class Call(NamedTuple):
     connection: Connection
 
 
-Handler = Callable[[Call], Response | Awaitable[Response | None] | None]
+Answer: TypeAlias = Response | ControlMessage
+_ANSWERS: Final = (Response, ControlMessage)
+
+Handler = Callable[[Call], Answer | Awaitable[Answer | None] | None]
 """None: no answer is due, as for Produce with acks=0."""
 
 
@@ -77,31 +84,75 @@ class Route(NamedTuple):
     operation: Operation
     resource: Resource
     is_advertised: bool = True
+    is_control: bool = False
+    """Of the control plane: for brokers only, and served before anything else is."""
 
 
 class Dispatcher:
     """Calls handlers; an instance is what connections serve their frames with."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        statistics: Statistics | None = None,
+        control_listeners: Collection[str] = (),
+    ) -> None:
         self.routes = {route.api.key: route for route in routes}
+        self._statistics = statistics or Statistics()
+        self._control_listeners = control_listeners
+        self._opened: asyncio.Event | None = None
+
+    def hold(self) -> None:
+        """Let all requests wait but those of the control plane: this broker does not know the cluster yet."""
+        self._opened = asyncio.Event()
+
+    def release(self) -> None:
+        """Serve from now on, first those that waited, in their order."""
+        if self._opened is not None:
+            self._opened.set()
 
     def __call__(self, connection: Connection, frame: bytes | bytearray) -> Reply:
+        began = perf_counter_ns()
         key, version, correlation_id = decode_request_prefix(frame)
         route = self.routes.get(key)
         if route is None:
             raise DecodeError(f"no api {key} here")
-        if not route.api.request.supports(version):
+        api = route.api
+        if not api.request.supports(version):
             return self._refuse_version(route, version, correlation_id)
-        flexible = route.api.is_flexible(version)
+        if route.is_control and connection.listener not in self._control_listeners:
+            raise DecodeError(f"{api.name} is for brokers, not for listener {connection.listener}")
+        flexible = api.request.is_flexible(version)
         header, pos = decode_request_header(frame, flexible)
-        request = route.api.request.decode(frame, version, pos)
-        answer = route.handler(Call(request, version, header.client_id, connection))
+        call = Call(api.request.decode(frame, version, pos), version, header.client_id, connection)
         out = start_frame(encode_response_header(correlation_id, response_header_is_flexible(key, flexible)))
-        if answer is None:
-            return None
-        if isinstance(answer, Response):
-            return finish_frame(answer.encode(version, out))
-        return _later(answer, version, out)
+        if self._opened is not None and not route.is_control:
+            return self._wait_and_handle(route, call, out, began)
+        answer = route.handler(call)
+        if isinstance(answer, _ANSWERS):
+            parts = finish_frame(answer.encode(version, out))
+            self._statistics.requests[key].add(version, (perf_counter_ns() - began) // 1000)
+            return parts
+        return None if answer is None else self._later(route, answer, version, out, began)
+
+    async def _wait_and_handle(self, route: Route, call: Call, out: bytearray, began: int) -> Parts | None:
+        """The same for a request that came too early. The first to wait is the first to be woken."""
+        opened = self._opened
+        if opened is not None:
+            await opened.wait()
+            self._opened = None
+        answer = route.handler(call)
+        if isinstance(answer, _ANSWERS):
+            return finish_frame(answer.encode(call.version, out))
+        return None if answer is None else await self._later(route, answer, call.version, out, began)
+
+    async def _later(
+        self, route: Route, answer: Awaitable[Answer | None], version: int, out: bytearray, began: int
+    ) -> Parts | None:
+        response = await answer
+        parts = None if response is None else finish_frame(response.encode(version, out))
+        self._statistics.requests[route.api.key].add(version, (perf_counter_ns() - began) // 1000)
+        return parts
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> Parts:
         """Only ApiVersions can say so: every client asks it first and understands its oldest answer."""
@@ -111,8 +162,3 @@ class Dispatcher:
         row = ApiVersion(api_key=API_VERSIONS_KEY, min_version=low, max_version=high)
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
         return finish_frame(answer.encode(0, start_frame(encode_response_header(correlation_id, flexible=False))))
-
-
-async def _later(answer: Awaitable[Response | None], version: int, out: bytearray) -> Parts | None:
-    response = await answer
-    return None if response is None else finish_frame(response.encode(version, out))

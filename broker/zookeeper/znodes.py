@@ -72,6 +72,8 @@ class BrokerNode:
     rack: str | None = None
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     timestamp_ms: int = -1
+    host: str = ""
+    """Where other brokers find it if it listens on all interfaces, and so its endpoints have no host."""
 
     def encode(self) -> bytes:
         # Clients older than listeners look for one host and port, and can do PLAINTEXT only.
@@ -84,7 +86,7 @@ class BrokerNode:
                 **({} if self.rack is None else {"rack": self.rack}),
                 "jmx_port": -1,
                 "port": -1 if plain is None else plain.port,
-                "host": None if plain is None else plain.host,
+                "host": None if plain is None else plain.host or self.host,
                 "version": _BROKER_VERSION,
                 "timestamp": str(self.timestamp_ms),
             }
@@ -103,7 +105,8 @@ class BrokerNode:
             protocols = dict(fields.get("listener_security_protocol_map") or {})
             endpoints = tuple(_endpoint(each, protocols) for each in fields["endpoints"])
         features = {str(name): dict(levels) for name, levels in (fields.get("features") or {}).items()}
-        return cls(endpoints, fields.get("rack"), features, int(fields.get("timestamp", -1)))
+        host = str(fields.get("host") or "")
+        return cls(endpoints, fields.get("rack"), features, int(fields.get("timestamp", -1)), host)
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
