@@ -16,7 +16,7 @@ SEED = 1
 
 
 def every_api() -> Corpus:
-    return Corpus([Versions(api, *api.versions) for api in APIS.values()], "fuzz")
+    return Corpus([Versions.all_of(api) for api in APIS.values()], "fuzz")
 
 
 def test_mutations_are_repeated_by_their_seed() -> None:
@@ -36,7 +36,7 @@ def test_most_mutated_requests_are_no_longer_what_they_were() -> None:
 
 @pytest.mark.needs("java")
 async def test_a_fuzzed_socket_disturbs_nobody() -> None:
-    with running(settings=SETTINGS) as cluster:
+    with running(1, *SETTINGS) as cluster:
         report = await attack(cluster, FRAMES, SEED)
     assert not report.problems, str(report)
     assert report.counts["frames"] >= FRAMES

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from minikafka.protocol.apis import APIS, Api, api_named
 from minikafka.protocol.headers import RequestHeader, encode_request_header
-from minikafka.protocol.message import Message
+from minikafka.protocol.message import Message, Request
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -45,8 +45,14 @@ class Versions(NamedTuple):
     """What a broker serves of one API."""
 
     api: Api
+    request: type[Request]
     low: int
     high: int
+
+    @classmethod
+    def all_of(cls, api: Api) -> Versions:
+        assert issubclass(api.request, Request)
+        return cls(api, api.request, *api.versions)
 
 
 def framed(body: bytes) -> bytes:
@@ -66,9 +72,9 @@ class Corpus:
         self.served = list(served)
         golden = _golden()
         self.requests: list[bytes] = []
-        for api, low, high in self.served:
+        for api, request, low, high in self.served:
             for version in range(low, high + 1):
-                wires = [_wire(full(api.request, version), version), *golden.get((api.request.__name__, version), [])]
+                wires = [_wire(full(request, version), version), *golden.get((request.__name__, version), [])]
                 wires += [_wire(message, version) for message in _in_earnest(api, topic, version)]
                 self.requests += [request_body(api, version, number, wire) for number, wire in enumerate(wires)]
 
@@ -229,7 +235,11 @@ def mutated(rng: random.Random, corpus: Corpus) -> Sent:
 def served_versions(answer: Any) -> list[Versions]:
     """From the answer to ApiVersions. What we declare and the broker does not serve is left out."""
     rows = {row.api_key: row for row in answer.api_keys}
-    return [Versions(APIS[key], row.min_version, row.max_version) for key, row in rows.items() if key in APIS]
+    return [
+        Versions.all_of(APIS[key])._replace(low=row.min_version, high=row.max_version)
+        for key, row in rows.items()
+        if key in APIS
+    ]
 
 
 def probe(correlation_id: int) -> bytes:
