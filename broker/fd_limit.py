@@ -8,6 +8,7 @@ would show as refused connections or as a log that cannot be opened.
 from __future__ import annotations
 
 import resource
+import sys
 from typing import Final
 
 _CONNECTIONS_USUAL: Final = 1000
@@ -15,6 +16,9 @@ _CONNECTIONS_USUAL: Final = 1000
 
 _UNLIMITED: Final = 1 << 30
 """From here on a configured number means as many as possible."""
+
+_FILES_PER_SEGMENT: Final = 1 if sys.version_info >= (3, 13) else 3
+"""The log, and its two indexes: before 3.13 a mapped file stays open."""
 
 _OTHERS: Final = 64
 """Neither connections nor logs: ZooKeeper, the HTTP port, locks and checkpoints, files that are being cleaned."""
@@ -31,15 +35,16 @@ def raise_fd_limit() -> int:
     return _UNLIMITED if hard == resource.RLIM_INFINITY else hard
 
 
-def fd_shortage(limit: int, connections_max: int, log_files: int) -> str | None:
+def fd_shortage(limit: int, connections_max: int, segments: int) -> str | None:
     """Why the limit is too low, in one line for people; None if it is not."""
     connections = _CONNECTIONS_USUAL if connections_max >= _UNLIMITED else connections_max
+    log_files = segments * _FILES_PER_SEGMENT
     needed = connections + log_files + _OTHERS
     if needed <= limit:
         return None
     left = max(0, limit - log_files - _OTHERS)
     return (
         f"at most {limit} files and connections can be open, and {needed} may be needed: {connections} connections, "
-        f"{log_files} segments of logs and {_OTHERS} others; about {left} connections will fit; "
+        f"{log_files} files of {segments} segments and {_OTHERS} others; about {left} connections will fit; "
         f"raise the hard limit of open files (ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of docker)"
     )
