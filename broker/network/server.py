@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from minikafka.broker.clock import Clock
 from minikafka.broker.network.connection import Connection, ConnectionLimits, Serve
+from minikafka.broker.network.net import Net, Port, TcpNet
+from minikafka.broker.statistics import Statistics
 from minikafka.protocol.frame import SCRATCH_BYTES
 
 log: Final = logging.getLogger(__name__)
@@ -37,18 +40,30 @@ class ServerLimits(NamedTuple):
     idle_ms_max: int
     unfinished_frame_ms_max: int
     backlog: int = 1024
+    per_ip_overrides: Mapping[str, int] = MappingProxyType({})
+    per_listener: Mapping[str, int] = MappingProxyType({})
+    """Limits of listeners that have one of their own."""
 
 
 class Server:
     """All listeners and connections of one broker."""
 
-    def __init__(self, serve: Serve, limits: ServerLimits, clock: Clock) -> None:
+    def __init__(
+        self,
+        serve: Serve,
+        limits: ServerLimits,
+        clock: Clock,
+        net: Net | None = None,
+        statistics: Statistics | None = None,
+    ) -> None:
         self.serve = serve
         self.limits = limits
         self.clock = clock
+        self.statistics = (statistics or Statistics()).connections
+        self._net = net or TcpNet()
         # Every connection reads into it: reading and handling what was read are never apart.
         self.scratch = bytearray(4 * SCRATCH_BYTES)
-        self._servers: list[asyncio.Server] = []
+        self._ports: list[Port] = []
         self._per_ip: Counter[str] = Counter()
         self._sweeper: asyncio.Task[None] | None = None
         self._none_left = asyncio.Event()
@@ -56,24 +71,18 @@ class Server:
 
     async def start(self, listeners: Iterable[Listener]) -> list[Listener]:
         """Open the ports; returns the listeners with the ports they really have."""
-        loop = asyncio.get_running_loop()
         opened = []
         for listener in listeners:
-            server = await loop.create_server(
-                partial(_Counted, self, listener.name),
-                listener.host or None,
-                listener.port,
-                backlog=self.limits.backlog,
-                reuse_address=True,
-            )
-            self._servers.append(server)
-            opened.append(listener._replace(port=server.sockets[0].getsockname()[1]))
+            factory = partial(_Counted, self, listener.name)
+            port = await self._net.listen(factory, listener.host or None, listener.port, self.limits.backlog)
+            self._ports.append(port)
+            opened.append(listener._replace(port=port.number))
         self._sweeper = asyncio.create_task(self._sweep())
         return opened
 
     async def stop(self, grace_seconds: float) -> None:
-        for server in self._servers:
-            server.close()
+        for port in self._ports:
+            port.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self.connections):
@@ -90,11 +99,13 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Count a connection in, unless there are too many."""
-        host = connection.peer_host
-        if len(self.connections) >= self.limits.connections_max:
+        host, limits = connection.peer_host, self.limits
+        most = limits.per_listener.get(connection.listener, limits.connections_max)
+        opened = self.statistics[connection.listener]
+        if len(self.connections) >= limits.connections_max or opened.opened - opened.closed >= most:
             log.warning("%s: refused, %d connections are open", host, len(self.connections))
             return False
-        if self._per_ip[host] >= self.limits.connections_per_ip_max:
+        if self._per_ip[host] >= limits.per_ip_overrides.get(host, limits.connections_per_ip_max):
             log.warning("%s: refused, it has %d connections already", host, self._per_ip[host])
             return False
         self.connections.add(connection)
@@ -104,6 +115,7 @@ class Server:
     def dismiss(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.remove(connection)
+            self.statistics[connection.listener].closed += 1
             self._per_ip[connection.peer_host] -= 1
             if not self._per_ip[connection.peer_host]:
                 del self._per_ip[connection.peer_host]
@@ -144,5 +156,9 @@ class _Counted(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._server.admit(self):
+        statistics = self._server.statistics[self.listener]
+        if self._server.admit(self):
+            statistics.opened += 1
+        else:
+            statistics.refused += 1
             self.abort()

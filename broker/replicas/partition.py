@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from minikafka.broker.config.topic import TopicConfig
+from minikafka.broker.replicas.flusher import Flusher
 from minikafka.broker.replicas.leadership import Leadership
 from minikafka.broker.statistics import TopicStatistics
 from minikafka.protocol.control import PartitionState
@@ -28,6 +29,7 @@ from minikafka.protocol.errors import (
     UnknownLeaderEpochError,
 )
 from minikafka.protocol.records.batch import BatchView
+from minikafka.storage.durability import Durability, Verdict
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log import Appended, Log
 from minikafka.storage.log_dir import LogDir
@@ -68,6 +70,7 @@ class Partition:
         log_dir: LogDir,
         config: TopicConfig,
         statistics: TopicStatistics,
+        flusher: Flusher,
         on_disk_failure: Callable[[LogDir, str], None],
     ) -> None:
         # What it is, for good.
@@ -78,6 +81,8 @@ class Partition:
         self.log = log
         self.log_dir = log_dir
         self.statistics = statistics
+        self._flusher = flusher
+        self._is_strict = flusher.durability is Durability.FSYNC
         self._on_disk_failure = on_disk_failure
         # Its role, as the controller told it last.
         self.leader_id = -1
@@ -89,8 +94,6 @@ class Partition:
         # Whoever waits, in the order in which they came.
         self.watchers: dict[Watcher, None] = {}
         self.appended_bytes = 0
-        self.synced_offset: int | None = None
-        """How far the log is on disk, if that is what counts; None if being in memory does."""
         self.min_isr = 1
         self.reconfigure(config)
 
@@ -119,6 +122,12 @@ class Partition:
         self.leadership = leadership
         self.reconfigure_min_isr()
         self.wake()
+
+    def resign(self) -> None:
+        """Lead no longer; whoever waits is told so."""
+        if self.leadership is not None:
+            self.leadership = None
+            self.wake()
 
     def take_offline(self) -> None:
         """The disk has failed, or the replica is to go: nothing more is answered from here."""
@@ -182,13 +191,19 @@ class Partition:
             raise self.disk_failure(error) from error
         if not appended.is_duplicate:
             self.appended_bytes += batch.size
-            if leadership.is_alone and self.synced_offset is None:
+            if self._is_strict:
+                self._flusher.request(self.log, self.log.log_end_offset, self._on_synced)
+            elif leadership.is_alone:
                 self.log.update_high_watermark(self.log.log_end_offset)
-            else:
-                self.advance_high_watermark()
             if self.watchers:
                 self.wake()
         return appended
+
+    def _on_synced(self, verdict: Verdict) -> None:
+        """What was appended is on disk, or nobody knows; then the directory is offline, or leads no more."""
+        if verdict is Verdict.SYNCED:
+            self.advance_high_watermark()
+            self.wake()
 
     def promise(self, offset: int, acks: int) -> Promise | None:
         """What has to come true before the producer of all below an offset is answered; None if it has."""
@@ -196,14 +211,14 @@ class Partition:
         if acks == ACKS_ALL:
             if log.high_watermark >= offset:
                 return None
-        elif self.synced_offset is None or self.synced_offset >= offset:
+        elif self.own_end_offset >= offset:
             return None
         return Promise(self, self.leader_epoch, offset, acks == ACKS_ALL)
 
     @property
     def own_end_offset(self) -> int:
         """How far this replica counts: to its log end, or to what is on disk."""
-        return self.log.log_end_offset if self.synced_offset is None else self.synced_offset
+        return self.log.recovery_point if self._is_strict else self.log.log_end_offset
 
     def advance_high_watermark(self) -> None:
         """Commit what all in-sync replicas have, unless there are too few of them to say so."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from minikafka.broker.clock import Clock
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.replicas.dir_worker import DirWorker
+from minikafka.broker.replicas.flusher import Flusher
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import Work
@@ -30,6 +31,7 @@ from minikafka.protocol.errors import (
     StaleControllerEpochError,
     UnknownTopicOrPartitionError,
 )
+from minikafka.storage.durability import Durability
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log_dir import LogDir
 from minikafka.storage.log_dirs import LogDirs
@@ -57,10 +59,13 @@ class Partitions:
         self.log_dirs = log_dirs
         self.statistics = statistics
         self.workers = {each: DirWorker(each, work, self._on_dir_failed) for each in log_dirs.dirs}
+        self.flusher = Flusher(self.workers.values(), Durability(config.broker.minikafka_durability), clock, work)
         self.all: dict[Name, Partition] = {}
         self.on_role_changed: Callable[[Partition], None] = _ignore
         """Called when a partition has another leader, another epoch, or is gone."""
         self.on_dir_failed: Callable[[LogDir], None] = _ignore
+        self.read_configs: Callable[[Iterable[str]], Awaitable[None]] = _read_nothing
+        """Has the newest configs of topics whose logs are about to be opened."""
         self._config = config
         self._metadata = metadata
         self._clock = clock
@@ -98,6 +103,7 @@ class Partitions:
         async with self._one_at_a_time:
             if is_full:
                 await self._set_strays_aside({(state.topic, state.partition) for state in states})
+            await self.read_configs({each.topic for each in states if (each.topic, each.partition) not in self.all})
             outcomes = await asyncio.gather(*map(self._apply_one, states))
         return {(state.topic, state.partition): code for state, code in zip(states, outcomes, strict=True) if code}
 
@@ -180,6 +186,7 @@ class Partitions:
             log_dir,
             self._config.topic(state.topic),
             self.statistics.topic(state.topic),
+            self.flusher,
             self._fail_dir,
         )
         self.all[name] = partition
@@ -231,6 +238,7 @@ class Partitions:
         partition = self.all.pop(name, None)
         if partition is not None:
             partition.take_offline()
+            self.flusher.cut_off(partition.log)
             self.on_role_changed(partition)
             if not any(topic == name[0] for topic, _ in self.all):
                 self.statistics.forget_topic(name[0])
@@ -251,6 +259,11 @@ class Partitions:
             if topic is None or partition.topic == topic:
                 partition.reconfigure(self._config.topic(partition.topic))
 
+    def drop_roles(self) -> None:
+        """Lead nothing until the controller says so anew: our session is over, and others may have taken over."""
+        for partition in self.all.values():
+            partition.resign()
+
     async def wait_idle(self) -> None:
         """Until nothing is under way at any disk."""
         for worker in self.workers.values():
@@ -270,3 +283,7 @@ def _is_news(partition: Partition, state: PartitionState) -> bool:
 
 def _ignore(_: object) -> None:
     """Nobody wants to know."""
+
+
+async def _read_nothing(_: Iterable[str]) -> None:
+    """What is known has to do."""

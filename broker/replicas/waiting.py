@@ -49,10 +49,10 @@ class DataWait(_Wait):
     def __init__(self, partitions: Iterable[Partition], missing_bytes: int) -> None:
         super().__init__(partitions)
         self._missing_bytes = missing_bytes
-        self._seen = {each: (each.appended_bytes, each.leader_epoch) for each in self._partitions}
+        self._seen = {each: (each.appended_bytes, each.leadership) for each in self._partitions}
 
     def on_change(self, partition: Partition) -> None:
-        if partition.is_offline or partition.leader_epoch != self._seen[partition][1]:
+        if partition.is_offline or partition.leadership is not self._seen[partition][1]:
             self._stop_waiting()
             return
         # How much was written is known without reading, so a fetch that wants much is not woken by every little.

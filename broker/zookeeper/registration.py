@@ -23,6 +23,7 @@ from minikafka.broker.zookeeper.coord import (
     parents,
 )
 from minikafka.broker.zookeeper.znodes import (
+    BROKER_SEQUENCE,
     CLUSTER_ID,
     PERSISTENT_PATHS,
     PRODUCER_IDS,
@@ -93,6 +94,15 @@ async def allocate_producer_ids(coord: Coord, broker_id: int) -> ProducerIdBlock
             await coord.connected()
         else:
             return block
+
+
+async def allocate_broker_id(coord: Coord, reserved_max: int) -> int:
+    """An id above those that operators give by hand, and that no broker was given before."""
+
+    async def draw() -> int:
+        return (await coord.set(BROKER_SEQUENCE, b"")).version
+
+    return reserved_max + await insist(coord, draw)
 
 
 class Registration:

@@ -20,13 +20,16 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+"""Its version is the last number that was given to a broker without an id."""
+
 PERSISTENT_PATHS: Final = (
     "/consumers",
     BROKER_IDS,
     "/brokers/topics",
     "/config/changes",
     "/admin/delete_topics",
-    "/brokers/seqid",
+    BROKER_SEQUENCE,
     "/isr_change_notification",
     PRODUCER_IDS,
     "/log_dir_event_notification",

@@ -1,0 +1,242 @@
+"""One broker: its parts, put together, started and stopped in the right order.
+
+Starting goes from the outside in: ZooKeeper, the configuration that is stored there, the logs, and only then a port,
+since everything has to be ready when the first request comes. Clients that come before the controller has told what the
+cluster looks like are kept waiting for that moment. Stopping goes the other way round, and ends with a clean marker in
+every log directory and with the session, so that others take over at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from minikafka.broker.replicas.loading import load
+from minikafka.broker.replicas.upkeep import Upkeep
+
+from minikafka.broker.clock import Clock, SystemClock
+from minikafka.broker.config.broker import BrokerConfig
+from minikafka.broker.config_watch import ConfigWatch, refresh_topics
+from minikafka.broker.context import Context
+from minikafka.broker.controller.task import ControllerTask
+from minikafka.broker.limits import server_limits
+from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.membership import Membership
+from minikafka.broker.metadata import Metadata
+from minikafka.broker.network.dispatch import Dispatcher
+from minikafka.broker.network.net import Net, TcpNet
+from minikafka.broker.network.server import Listener, Server
+from minikafka.broker.replicas.partitions import Partitions
+from minikafka.broker.routes import all_routes
+from minikafka.broker.statistics import Statistics
+from minikafka.broker.work import LoopWork, Work
+from minikafka.broker.zookeeper.coord import Coord, Disconnected
+from minikafka.broker.zookeeper.registration import allocate_broker_id, ensure_cluster_id, ensure_persistent_paths
+from minikafka.broker.zookeeper.zk import ZkCoord
+from minikafka.broker.zookeeper.znodes import BrokerNode, Endpoint
+from minikafka.storage.dir_identity import Identity, read_identity
+from minikafka.storage.disk import Disk, RealDisk
+from minikafka.storage.log_dirs import LogDirs
+
+log: Final = logging.getLogger(__name__)
+
+_GRACE_SECONDS: Final = 5.0
+"""How long requests in flight may take when the broker stops."""
+
+
+@dataclass(frozen=True)
+class Seams:
+    """Where time, tasks, network and disk come from; a simulator has its own."""
+
+    clock: Clock
+    work: Work
+    net: Net
+    disk: Disk
+    open_coord: Callable[[BrokerConfig], Awaitable[Coord]]
+
+
+def real_seams() -> Seams:
+    return Seams(SystemClock(), LoopWork(), TcpNet(), RealDisk(), _open_zookeeper)
+
+
+async def _open_zookeeper(config: BrokerConfig) -> Coord:
+    coord = ZkCoord(
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        in_flight_max=config.zookeeper_max_in_flight_requests,
+    )
+    await coord.start(config.zookeeper_connection_timeout_ms / 1000)
+    return coord
+
+
+class Broker:
+    """See the module's description."""
+
+    def __init__(self, config: BrokerConfig, seams: Seams | None = None) -> None:
+        self._seams = seams or real_seams()
+        self.statistics = Statistics()
+        self.metadata = Metadata()
+        self.config = LiveConfig(config)
+        self.addresses: list[Listener] = []
+        self.context: Context | None = None
+        self._coord: Coord | None = None
+        self._server: Server | None = None
+        self._upkeep: Upkeep | None = None
+        self._controller: ControllerTask | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -------------------------------------------------------------------------------------------------- start
+
+    async def start(self) -> None:
+        """Come up; returns when clients are served. What is in the way is raised, and nothing is left behind."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        coord = self._coord = await self._seams.open_coord(self.config.broker)
+        await ensure_persistent_paths(coord)
+        cluster_id = await ensure_cluster_id(coord, _new_cluster_id())
+        await self._settle_broker_id(coord)
+        watch = ConfigWatch(coord, self.config, self._seams.clock)
+        await watch.load()
+        context = await self._open_logs(coord, cluster_id)
+        dispatcher = await self._open_ports(context)
+        self._spawn(watch.run(), "configs")
+        await context.membership.join(self._describe)
+        self._spawn(context.membership.run(self._describe), "membership")
+        assert self._controller is not None
+        self._spawn(self._controller.run(), "controller")
+        await self.metadata.wait_until(lambda: self.metadata.is_known)
+        dispatcher.release()
+        log.info("broker %d is ready at %s", context.broker_id, ", ".join(map(_shown, self.addresses)))
+
+    async def _settle_broker_id(self, coord: Coord) -> None:
+        """Use the id of the configuration, of the log directories, or one that nobody has had yet."""
+        config = self.config.broker
+        if config.broker_id < 0:
+            known = [read_identity(self._seams.disk, each) for each in config.log_dirs]
+            broker_id = next((each.broker_id for each in known if each is not None), -1)
+            if broker_id < 0:
+                broker_id = await allocate_broker_id(coord, config.reserved_broker_max_id)
+            self.config.set_broker(config._replace(broker_id=broker_id))
+
+    async def _open_logs(self, coord: Coord, cluster_id: str) -> Context:
+        seams, config = self._seams, self.config.broker
+        log_dirs = LogDirs(seams.disk, config.log_dirs)
+        identity = Identity(config.broker_id, cluster_id)
+        await load(log_dirs, identity, lambda topic: self.config.topic(topic).log, seams.work, seams.clock)
+        partitions = Partitions(
+            config.broker_id, log_dirs, self.config, self.metadata, seams.clock, seams.work, self.statistics
+        )
+        partitions.read_configs = self._read_configs
+        membership = Membership(coord, config.broker_id, config.zookeeper_session_timeout_ms, self.statistics.session)
+        membership.on_lost = partitions.drop_roles
+        self._upkeep = Upkeep(partitions, self.config, seams.clock, seams.work)
+        self._upkeep.start()
+        self.context = Context(
+            broker_id=config.broker_id,
+            cluster_id=cluster_id,
+            clock=seams.clock,
+            work=seams.work,
+            coord=coord,
+            config=self.config,
+            metadata=self.metadata,
+            membership=membership,
+            partitions=partitions,
+        )
+        return self.context
+
+    async def _open_ports(self, context: Context) -> Dispatcher:
+        seams, config = self._seams, self.config.broker
+        self._controller = ControllerTask(
+            context.broker_id, context.coord, seams.net, seams.clock, seams.work, self.config, self.metadata
+        )
+        control = {config.inter_broker_listener_name, config.control_plane_listener_name or ""}
+        dispatcher = Dispatcher(all_routes(context, self._controller), self.statistics, control)
+        dispatcher.hold()
+        self._server = Server(dispatcher, server_limits(config), seams.clock, seams.net, self.statistics)
+        self.config.add_listener(self._on_config)
+        self.addresses = await self._server.start(
+            [Listener(each.name, each.host or "", each.port) for each in config.listeners]
+        )
+        return dispatcher
+
+    # ------------------------------------------------------------------------------------------------ running
+
+    def _describe(self) -> BrokerNode:
+        """What to register, with the ports that are really open."""
+        config = self.config.broker
+        protocols = {each.name: each.protocol.value for each in config.listeners}
+        told: Iterable[Listener] = self.addresses
+        if config.advertised_listeners is not None:
+            told = [Listener(each.name, each.host or "", each.port) for each in config.advertised_listeners]
+        endpoints = tuple(Endpoint(each.name, protocols[each.name], each.host, each.port) for each in told)
+        return BrokerNode(
+            endpoints,
+            rack=config.broker_rack,
+            timestamp_ms=self._seams.clock.wall_ms(),
+            host=socket.gethostname(),
+        )
+
+    async def _read_configs(self, topics: Iterable[str]) -> None:
+        assert self._coord is not None
+        try:
+            for complaint in await refresh_topics(self._coord, self.config, topics):
+                log.warning("%s", complaint)
+        except Disconnected as error:
+            # They are read again, with all others, when the session is back.
+            log.warning("the configs of topics to be opened cannot be read now: %s", error)
+
+    def _on_config(self, topic: str | None) -> None:
+        if topic is None and self._server is not None:
+            self._server.limits = server_limits(self.config.broker)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(self._seams.work.spawn(work, name))
+
+    # --------------------------------------------------------------------------------------------------- stop
+
+    async def stop(self) -> None:
+        """Finish what is in flight, close the logs cleanly, and leave the cluster."""
+        if self._server is not None:
+            await self._server.stop(_GRACE_SECONDS)
+        await _cancel(self._tasks)
+        if self._controller is not None:
+            await self._controller.stop()
+        if self._upkeep is not None:
+            await self._upkeep.stop()
+        if self.context is not None:
+            await self.context.partitions.wait_idle()
+            broker_epoch = self.context.membership.broker_epoch
+            self.context.membership.stop()
+            self.context.partitions.log_dirs.close(broker_epoch)
+        if self._coord is not None:
+            await self._coord.close()
+        await self._seams.work.stop()
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _new_cluster_id() -> str:
+    """Sixteen random bytes in Kafka's spelling, which begins with no dash."""
+    while True:
+        text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def _shown(listener: Listener) -> str:
+    return f"{listener.name}://{listener.host}:{listener.port}"

@@ -1,0 +1,28 @@
+"""The table of all that this broker serves: the rows of the handlers, and ApiVersions, which tells of them."""
+
+from __future__ import annotations
+
+from minikafka.broker.context import Context
+from minikafka.broker.controller.task import ControllerTask
+from minikafka.broker.handlers import (
+    api_versions,
+    control,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+    producers,
+    records,
+)
+from minikafka.broker.network.dispatch import Route
+
+
+def all_routes(context: Context, controller: ControllerTask) -> list[Route]:
+    """Every row once; each key is served by one handler."""
+    families = (control, fetch, list_offsets, metadata, produce, producers, records)
+    rows = [row for family in families for row in family.routes(context)]
+    table = {row.api.key: row for row in rows}
+    assert len(table) == len(rows), "an API is served twice"
+    own = api_versions.route(table)
+    table[own.api.key] = own
+    return list(table.values())
