@@ -1,0 +1,292 @@
+"""The elected controller: one task that takes events in the order they come, and finishes each before the next.
+
+Events are changes in ZooKeeper, requests of brokers and clients, and what brokers answered. An event changes states in
+ZooKeeper first, then what is known here, then tells the brokers. What is decided depends on what holds at that time,
+not on what has happened: the same event twice changes nothing, and a controller that finds things half done goes on
+where they stand.
+
+It ends when it finds that it is not the controller any more, or when it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from minikafka.broker.controller import leader_election as election
+from minikafka.broker.controller.channel import Heard, Sender
+from minikafka.broker.controller.channels import Channels
+from minikafka.broker.controller.deletion import Deletions
+from minikafka.broker.controller.events import Events
+from minikafka.broker.controller.leaders import Leaders
+from minikafka.broker.controller.loading import read_brokers, read_log_dir_events, read_topic_names, read_topics
+from minikafka.broker.controller.state import Cluster, Partition
+from minikafka.broker.controller.writer import Writer
+from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.network.net import Net
+from minikafka.broker.work import Work
+from minikafka.broker.zookeeper.coord import Coord, Waker
+from minikafka.broker.zookeeper.election import ControllerFenced, Controllership
+from minikafka.broker.zookeeper.topic_nodes import (
+    DELETE_TOPICS,
+    LOG_DIR_EVENTS,
+    NO_LEADER,
+    TOPICS,
+    delete_topic_path,
+    topic_path,
+)
+from minikafka.broker.zookeeper.znodes import BROKER_IDS
+from minikafka.protocol.control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from minikafka.protocol.errors import ErrorCode
+
+log: Final = logging.getLogger(__name__)
+
+_SERVING_SECONDS: Final = 1.0
+"""How long the rest of the cluster may have to wait to hear of a new partition until its replicas are ready."""
+
+
+class Controller:
+    """See the module's description."""
+
+    def __init__(
+        self, broker_id: int, held: Controllership, coord: Coord, net: Net, work: Work, config: LiveConfig
+    ) -> None:
+        self.cluster = Cluster()
+        self.epoch = held.epoch
+        self._work = work
+        self._config = config
+        self._coord = coord
+        self._writer = Writer(coord, held)
+        self._waker = Waker()
+        self._events = Events()
+        self._listener: asyncio.Task[None] | None = None
+        sender = Sender(
+            controller_id=broker_id,
+            controller_epoch=held.epoch,
+            cluster=self.cluster,
+            net=net,
+            listener=lambda: config.broker.inter_broker_listener_name,
+            timeout_seconds=lambda: config.broker.controller_socket_timeout_ms / 1000,
+            on_roles=lambda heard: self._events.post(partial(self._on_roles, heard)),
+            on_stopped=lambda heard: self._events.post(partial(self._on_stopped, heard)),
+            on_fenced=lambda: self._events.post(self._on_fenced),
+        )
+        self._channels = Channels(sender, work)
+        self._leaders = Leaders(self.cluster, self._writer, self._channels, config)
+        self._deletions = Deletions(self.cluster, self._writer, self._channels)
+
+    # ------------------------------------------------------------------------------------- asked from outside
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """A leader proposes another ISR."""
+        return await self._events.ask(partial(self._leaders.alter, request))
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """A broker is about to stop."""
+        return await self._events.ask(partial(self._leaders.let_go, request))
+
+    async def wait_deleted(self, topic: str) -> None:
+        """Until a topic is gone with all its nodes, or is known to have to wait for a broker that is down."""
+        # Its turn comes when everything is loaded.
+        await self._events.ask(self._is_loaded)
+        await self._deletions.wait_gone(topic)
+
+    def is_deleted(self, topic: str) -> bool:
+        """Whether the deletion of a topic was asked for."""
+        found = self.cluster.topics.get(topic)
+        return found is not None and found.is_deleted
+
+    def config_changed(self, topic: str | None) -> None:
+        """A topic that may now be led by whoever is there need not wait any longer."""
+        if any(topic in (None, each.topic.name) and each.leader == NO_LEADER for each in self.cluster.partitions()):
+            self._events.post(self._leaders.repair)
+
+    # ------------------------------------------------------------------------------------------------ the task
+
+    async def run(self) -> None:
+        """Take over, then take events until it is over."""
+        try:
+            await self._take_over()
+            self._listener = self._work.spawn(self._listen(), "changes for the controller")
+            while True:
+                await self._events.take()
+        except ControllerFenced as over:
+            log.info("not the controller any more: %s", over)
+        finally:
+            self._coord.forget(self._waker)
+            self._channels.close()
+            self._events.close()
+            self._deletions.close()
+            if self._listener is not None:
+                self._listener.cancel()
+
+    async def _listen(self) -> None:
+        while True:
+            self._events.post(partial(self._on_changes, await self._waker.wait()))
+
+    async def _is_loaded(self) -> bool:
+        return True
+
+    async def _take_over(self) -> None:
+        """Read everything, the wakers first, and bring it in order."""
+        await self._writer.read(self._coord.sync)
+        self.cluster.brokers = await read_brokers(self._writer, self._waker)
+        names = await read_topic_names(self._writer, TOPICS, self._waker)
+        for found in await read_topics(self._writer, self._waker, names):
+            self.cluster.put_topic(*found)
+        await self._writer.adopt_states(self.cluster.partitions())
+        log.info(
+            "epoch %d: %d brokers, %d topics, %d partitions",
+            *(self.epoch, len(self.cluster.brokers), len(self.cluster.topics), len(list(self.cluster.partitions()))),
+        )
+        await self._begin_deletions()
+        await self._leaders.repair()
+        # Only now, so that every broker is told all at once and once.
+        self._channels.follow_brokers()
+        await self._start_partitions()
+        await self._on_log_dirs()
+        await self._deletions.go_on()
+
+    # ----------------------------------------------------------------------------------- changes in ZooKeeper
+
+    async def _on_changes(self, paths: list[str]) -> None:
+        """Read again what has changed."""
+        if any(path.startswith(BROKER_IDS) for path in paths):
+            await self._on_brokers()
+        if TOPICS in paths:
+            await self._on_topics()
+        if names := [path.removeprefix(f"{TOPICS}/") for path in paths if path.startswith(f"{TOPICS}/")]:
+            await self._on_topic_nodes(names)
+        if DELETE_TOPICS in paths:
+            await self._begin_deletions()
+            await self._deletions.go_on()
+        if LOG_DIR_EVENTS in paths:
+            await self._on_log_dirs()
+
+    async def _on_brokers(self) -> None:
+        """Brokers came and went. One that is there under another epoch did both, one after the other."""
+        before, found = self.cluster.brokers, await read_brokers(self._writer, self._waker)
+        if found == before:
+            return
+        gone = [each for each in before.values() if found.get(each.broker_id, each).epoch != each.epoch]
+        gone += [each for each in before.values() if each.broker_id not in found]
+        came = [each for each in found.values() if before.get(each.broker_id, each).epoch != each.epoch]
+        came += [each for each in found.values() if each.broker_id not in before]
+        log.info("brokers gone: %s, come: %s", [each.broker_id for each in gone], [each.broker_id for each in came])
+        if gone:
+            for each in gone:
+                self.cluster.forget_broker(each.broker_id)
+                self._deletions.on_broker_gone(each.broker_id)
+            self._channels.follow_brokers()
+            await self._leaders.repair()
+        self.cluster.brokers = found
+        self._channels.follow_brokers()
+        self._channels.tell_metadata()
+        if came:
+            await self._leaders.repair()
+            await self._start_partitions()
+        await self._deletions.go_on()
+
+    async def _on_topics(self) -> None:
+        """Topics came and went."""
+        names = await read_topic_names(self._writer, TOPICS, self._waker)
+        self._forget_topics(self.cluster.topics.keys() - set(names))
+        new = [name for name in names if name not in self.cluster.topics]
+        for found in await read_topics(self._writer, self._waker, new):
+            self.cluster.put_topic(*found)
+        await self._start_partitions()
+
+    async def _on_topic_nodes(self, names: Iterable[str]) -> None:
+        """Topics may have got more partitions."""
+        known = [name for name in names if name in self.cluster.topics]
+        found = await read_topics(self._writer, self._waker, known)
+        # A topic of this name, but another one: somebody else has removed the first.
+        self._forget_topics(
+            {each.name for each in found if self.cluster.topics[each.name].topic_id != each.node.topic_id}
+        )
+        for each in found:
+            self.cluster.put_topic(*each)
+        await self._start_partitions()
+
+    def _forget_topics(self, names: Iterable[str]) -> None:
+        gone = list(names)
+        for name in gone:
+            self.cluster.topics.pop(name)
+            self._deletions.forget(name)
+            self._coord.forget(self._waker, topic_path(name))
+        if gone:
+            self._channels.tell_metadata(deleted=gone)
+
+    async def _begin_deletions(self) -> None:
+        wanted = await read_topic_names(self._writer, DELETE_TOPICS, self._waker)
+        if any(name not in self.cluster.topics for name in wanted):
+            # It may have been made and unmade before we looked.
+            await self._on_topics()
+        is_allowed = self._config.broker.delete_topic_enable
+        self._deletions.begin(
+            self.cluster.topics[name] for name in wanted if is_allowed and name in self.cluster.topics
+        )
+        for name in wanted:
+            if not is_allowed or name not in self.cluster.topics:
+                await self._writer.delete_tree(delete_topic_path(name))
+
+    async def _on_log_dirs(self) -> None:
+        """Brokers that lost a directory are told all their roles, and answer which of them they cannot play."""
+        events = await read_log_dir_events(self._writer, self._waker)
+        for broker_id in events.brokers:
+            self._channels.tell_roles_to(broker_id, self.cluster.partitions_on(broker_id))
+        for path in events.paths:
+            await self._writer.delete_tree(path)
+
+    # -------------------------------------------------------------------------------------- answers of brokers
+
+    async def _on_roles(self, heard: Heard) -> None:
+        """A broker has taken its roles, but for those whose log directory failed."""
+        broker = self.cluster.brokers.get(heard.broker_id)
+        if broker is None or broker.epoch != heard.broker_epoch:
+            return
+        before = self.cluster.broken.get(heard.broker_id, set())
+        broken = {name for name, code in heard.codes.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
+        after = {name for name in before if heard.codes.get(name) != ErrorCode.NONE} | broken
+        if after != before:
+            log.warning("broker %d cannot use %d replicas", heard.broker_id, len(after))
+            self.cluster.broken[heard.broker_id] = after
+            await self._leaders.repair()
+
+    async def _on_stopped(self, heard: Heard) -> None:
+        self._deletions.on_stopped(heard)
+        await self._deletions.go_on()
+
+    async def _on_fenced(self) -> None:
+        raise ControllerFenced(f"a broker knows a newer controller than epoch {self.epoch}")
+
+    # ---------------------------------------------------------------------------------------------- partitions
+
+    async def _start_partitions(self) -> None:
+        """Give new partitions a leader, as far as they have a live replica."""
+        changes = []
+        for each in self.cluster.partitions():
+            if each.version < 0:
+                state = election.first_state(each.assignment, partial(self.cluster.is_online, each.name), self.epoch)
+                changes += [] if state is None else [(each, state)]
+        if not changes:
+            return
+        if await self._writer.create_states(changes):
+            await self._leaders.repair()
+        started = [each for each, _ in changes if each.state is not None]
+        heard = self._channels.tell_roles(started, is_new=True)
+        self._work.spawn(self._announce(started, heard), "announcing partitions")
+
+    async def _announce(self, partitions: list[Partition], heard: list[asyncio.Future[None]]) -> None:
+        """Tell everybody of new partitions when their replicas are ready."""
+        if heard:
+            await asyncio.wait(heard, timeout=_SERVING_SECONDS)
+        self._channels.tell_metadata(partitions)

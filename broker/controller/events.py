@@ -1,0 +1,63 @@
+"""The queue of a controller: things to do, one at a time, in the order they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+from minikafka.protocol.errors import KafkaError, NotControllerError
+
+_T = TypeVar("_T")
+
+Event: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class Events:
+    """See the module's description."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        # Those who asked something and were not answered yet.
+        self._asking: set[asyncio.Future[Any]] = set()
+        self._is_closed = False
+
+    def post(self, event: Event) -> None:
+        """Have something done when its turn comes."""
+        self._queue.put_nowait(event)
+
+    async def ask(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Have something done when its turn comes, for its result; NotControllerError if its turn never comes."""
+        if self._is_closed:
+            raise NotControllerError
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._asking.add(answer)
+
+        async def event() -> None:
+            try:
+                # Whoever asked may have gone.
+                result = None if answer.done() else await work()
+            except KafkaError as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    assert result is not None
+                    answer.set_result(result)
+
+        self.post(event)
+        try:
+            return await answer
+        finally:
+            self._asking.discard(answer)
+
+    async def take(self) -> None:
+        """Do what is next, as soon as there is something."""
+        await (await self._queue.get())()
+
+    def close(self) -> None:
+        """Nothing is done any more; whoever waits for it is told so."""
+        self._is_closed = True
+        for answer in self._asking:
+            if not answer.done():
+                answer.set_exception(NotControllerError())

@@ -1,0 +1,161 @@
+"""Changing who leads, and who is in sync: from a rule to ZooKeeper, and from there to the brokers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, TypeAlias
+
+from minikafka.broker.controller import leader_election as election
+from minikafka.broker.controller import proposals
+from minikafka.broker.controller.channels import Channels
+from minikafka.broker.controller.state import Cluster, Partition
+from minikafka.broker.controller.writer import Writer
+from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, StateNode
+from minikafka.protocol.control import (
+    AlteredPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    ProposedPartition,
+    RemainingPartition,
+)
+from minikafka.protocol.errors import (
+    BrokerNotAvailableError,
+    InvalidRequestError,
+    KafkaError,
+    StaleBrokerEpochError,
+)
+
+log: Final = logging.getLogger(__name__)
+
+Rule: TypeAlias = Callable[[Partition, StateNode], StateNode | None]
+"""From the state of a partition to the one it should have; None if that is the same."""
+
+
+class Leaders:
+    """See the module's description."""
+
+    def __init__(self, cluster: Cluster, writer: Writer, channels: Channels, config: LiveConfig) -> None:
+        self._cluster = cluster
+        self._writer = writer
+        self._channels = channels
+        self._config = config
+        self._epoch = writer.held.epoch
+
+    async def change(self, partitions: Iterable[Partition], rule: Rule) -> list[Partition]:
+        """Write what a rule says, and take over what stands there where it was not as expected; all that changed."""
+        changed: dict[Partition, None] = {}
+        left = list(partitions)
+        while left:
+            changes = [
+                (each, new) for each in left if each.state is not None and (new := rule(each, each.state)) is not None
+            ]
+            changed.update(dict.fromkeys(each for each, _ in changes))
+            left = await self._writer.write_states(changes)
+        return list(changed)
+
+    def tell(self, partitions: list[Partition]) -> None:
+        """Replicas their roles, and everybody the rest."""
+        if partitions:
+            self._channels.tell_roles(partitions)
+            self._channels.tell_metadata(partitions)
+
+    # ------------------------------------------------------------------------------------------------ failures
+
+    async def repair(self) -> None:
+        """Give every partition the leader and the ISR that it should have by who is alive now."""
+        changed = await self.change(self._cluster.partitions(), self._repaired)
+        if changed:
+            leaderless = sum(each.leader == NO_LEADER for each in changed)
+            log.info("%d partitions changed, %d of them have no leader", len(changed), leaderless)
+        self.tell(changed)
+
+    def _repaired(self, partition: Partition, state: StateNode) -> StateNode | None:
+        repaired = partial(
+            election.repaired,
+            partition.assignment,
+            state,
+            partial(self._cluster.is_online, partition.name),
+            self._epoch,
+        )
+        new = repaired(unclean=False)
+        if (new or state).leader != NO_LEADER:
+            return new
+        # Asked only now: to know what a topic goes by takes a while.
+        unclean = self._config.topic(partition.topic.name).unclean_leader_election_enable
+        return repaired(unclean=unclean)
+
+    # ------------------------------------------------------------------------------------- controlled shutdown
+
+    async def let_go(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Have a broker lead and follow nothing any more; what it still leads is in the answer."""
+        broker_id = request.broker_id
+        broker = self._cluster.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerNotAvailableError
+        if broker.epoch != request.broker_epoch:
+            raise StaleBrokerEpochError
+        log.info("broker %d is about to stop", broker_id)
+        self._cluster.shutting_down.add(broker_id)
+
+        def rule(partition: Partition, state: StateNode) -> StateNode | None:
+            may_lead = partial(self._cluster.may_lead, partition.name)
+            return election.without_leaving(partition.assignment, state, broker_id, may_lead, self._epoch)
+
+        self.tell(await self.change(self._cluster.partitions_on(broker_id), rule))
+        replicas = list(self._cluster.partitions_on(broker_id))
+        # It is not to fetch any more, or its leaders would want it back in sync.
+        self._channels.stop_replicas(broker_id, [each for each in replicas if each.leader != broker_id], delete=False)
+        remaining = [
+            RemainingPartition(topic=each.topic.name, partition=each.index)
+            for each in replicas
+            # One without other replicas stays where it is.
+            if each.leader == broker_id and len(each.replicas) > 1
+        ]
+        return ControlledShutdownResponse(remaining=remaining)
+
+    # ----------------------------------------------------------------------------------- proposals of leaders
+
+    async def alter(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Change the ISR of partitions as their leader proposes."""
+        broker = self._cluster.brokers.get(request.broker_id)
+        if broker is None or broker.epoch != request.broker_epoch:
+            raise StaleBrokerEpochError
+        left = {(each.topic, each.partition): each for each in request.partitions}
+        if len(left) < len(request.partitions):
+            raise InvalidRequestError("a partition is there twice")
+        answers: list[AlteredPartition] = []
+        changed: list[Partition] = []
+        while left:
+            changes = self._decided(request.broker_id, left.values(), answers)
+            surprises = {each.name for each in await self._writer.write_states(changes)}
+            for partition, _ in changes:
+                if partition.name not in surprises:
+                    changed.append(partition)
+                    answers.append(proposals.answer(left[partition.name], partition))
+            left = {name: left[name] for name in surprises}
+        if changed:
+            self._channels.tell_metadata(changed)
+        return AlterPartitionResponse(partitions=answers)
+
+    def _decided(
+        self, broker_id: int, proposed: Iterable[ProposedPartition], answers: list[AlteredPartition]
+    ) -> list[tuple[Partition, StateNode]]:
+        """What is to be written; what is not gets its answer at once."""
+        changes = []
+        for each in proposed:
+            try:
+                new = proposals.decide(self._cluster, broker_id, each, self._epoch)
+                partition = proposals.find(self._cluster, each)
+            except KafkaError as error:
+                answers.append(proposals.refusal(each, error))
+                continue
+            if new is None:
+                answers.append(proposals.answer(each, partition))
+            else:
+                changes.append((partition, new))
+        return changes

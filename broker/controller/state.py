@@ -1,0 +1,155 @@
+"""What the controller knows: live brokers, topics, and of every partition its replicas and who leads them.
+
+It is what stands in ZooKeeper, as far as it has been read or written: a partition gets a new state here when the write
+of it is known to have been done, and not before. What brokers are told is read from here, so they are told nothing
+that another controller could not find as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateNode, TopicNode
+from minikafka.broker.zookeeper.znodes import BrokerNode
+from minikafka.protocol.control import Endpoint, LiveBroker, PartitionState
+
+Name: TypeAlias = tuple[str, int]
+"""A partition: its topic and its index."""
+
+
+class Broker(NamedTuple):
+    """A broker that is registered. Its epoch tells it from the same one before a restart."""
+
+    broker_id: int
+    epoch: int
+    node: BrokerNode
+
+    @property
+    def wire(self) -> LiveBroker:
+        endpoints = [
+            Endpoint(listener=each.listener, security_protocol=each.protocol, host=each.host, port=each.port)
+            for each in self.node.endpoints
+        ]
+        return LiveBroker(broker_id=self.broker_id, broker_epoch=self.epoch, endpoints=endpoints, rack=self.node.rack)
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """A topic. `version` is that of its node, for conditional writes."""
+
+    name: str
+    topic_id: bytes
+    version: int
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    is_deleted: bool = False
+    """Its deletion was asked for: it is not shown any more, and nothing is decided about it but its end."""
+
+    @property
+    def node(self) -> TopicNode:
+        return TopicNode(self.topic_id, {index: each.assignment for index, each in self.partitions.items()})
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """A partition. It has no state until one of its replicas was alive for the first time."""
+
+    topic: Topic
+    index: int
+    assignment: Assignment
+    state: StateNode | None = None
+    version: int = -1
+    """That of the node with the state, called the partition epoch."""
+
+    @property
+    def name(self) -> Name:
+        return self.topic.name, self.index
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return self.assignment.replicas
+
+    @property
+    def leader(self) -> int:
+        return NO_LEADER if self.state is None else self.state.leader
+
+
+class Cluster:
+    """See the module's description."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, Topic] = {}
+        self.shutting_down: set[int] = set()
+        # Replicas in log directories that failed, by broker.
+        self.broken: dict[int, set[Name]] = {}
+
+    # -------------------------------------------------------------------------------------------------- topics
+
+    def put_topic(self, name: str, node: TopicNode, version: int) -> list[Partition]:
+        """Take over what a topic's node says; the partitions that are new."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = Topic(name, node.topic_id, version)
+        topic.version = version
+        new = []
+        for index, assignment in node.partitions.items():
+            if index not in topic.partitions:
+                new.append(Partition(topic, index, assignment))
+                topic.partitions[index] = new[-1]
+        return new
+
+    def partition(self, name: Name) -> Partition | None:
+        topic = self.topics.get(name[0])
+        return None if topic is None else topic.partitions.get(name[1])
+
+    def partitions(self) -> Iterator[Partition]:
+        """All of them, but for topics that are being deleted."""
+        for topic in self.topics.values():
+            if not topic.is_deleted:
+                yield from topic.partitions.values()
+
+    def partitions_on(self, broker_id: int) -> Iterator[Partition]:
+        return (each for each in self.partitions() if broker_id in each.replicas)
+
+    # ------------------------------------------------------------------------------------------------- brokers
+
+    def is_online(self, name: Name, broker_id: int) -> bool:
+        """Whether a broker can work with its replica of a partition."""
+        return broker_id in self.brokers and name not in self.broken.get(broker_id, ())
+
+    def may_lead(self, name: Name, broker_id: int) -> bool:
+        return broker_id not in self.shutting_down and self.is_online(name, broker_id)
+
+    def forget_broker(self, broker_id: int) -> None:
+        """It is gone, and with it whatever was special about it."""
+        self.brokers.pop(broker_id, None)
+        self.shutting_down.discard(broker_id)
+        self.broken.pop(broker_id, None)
+
+    # ------------------------------------------------------------------------------------------------ the wire
+
+    def wire_state(self, partition: Partition, *, is_new: bool = False) -> PartitionState:
+        """What brokers are told of a partition that has a state."""
+        state = partition.state
+        assert state is not None
+        return PartitionState(
+            topic=partition.topic.name,
+            topic_id=partition.topic.topic_id,
+            partition=partition.index,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            replicas=list(partition.replicas),
+            partition_epoch=partition.version,
+            controller_epoch=state.controller_epoch,
+            adding_replicas=list(partition.assignment.adding),
+            removing_replicas=list(partition.assignment.removing),
+            offline_replicas=[each for each in partition.replicas if not self.is_online(partition.name, each)],
+            is_new=is_new,
+            is_recovering=state.is_recovering,
+        )
+
+    def wire_brokers(self) -> list[LiveBroker]:
+        return [each.wire for each in self.brokers.values()]
