@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.frame import FrameReader
@@ -89,8 +89,8 @@ class Connection(asyncio.BufferedProtocol):
     # ------------------------------------------------------------------------------- the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asked of it: the transports of uvloop are like asyncio's, but no subclasses of them.
+        transport = self._transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
         self.peer_host = _host(transport.get_extra_info("peername"))
         local = transport.get_extra_info("sockname")
