@@ -13,7 +13,6 @@ does it, so none of them can be taken for `<default>` or reach another node; tho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -22,7 +21,6 @@ from minikafka.broker.zookeeper.json_node import decode_fields, encode_fields
 
 CONFIG: Final = "/config"
 CHANGES: Final = "/config/changes"
-CHANGE_PREFIX: Final = "/config/changes/config_change_"
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"
@@ -34,7 +32,9 @@ DEFAULT: Final = "<default>"
 
 _CONFIG_VERSION: Final = 1
 _CHANGE_VERSION: Final = 2
-_CHANGE_NAME: Final = re.compile(r"config_change_(-?\d{10})")
+_CHANGE_NAME: Final = "config_change_"
+
+CHANGE_PREFIX: Final = f"{CHANGES}/{_CHANGE_NAME}"
 
 
 class Entity(NamedTuple):
@@ -128,7 +128,6 @@ def decode_change(path: str, data: bytes) -> Entity:
     return decode_fields(path, data, entity)
 
 
-def change_number(name: str) -> int | None:
-    """How many notifications there were before the one of this name; None if it is none."""
-    found = _CHANGE_NAME.fullmatch(name)
-    return int(found[1]) if found else None
+def is_change(name: str) -> bool:
+    """Whether a child of `/config/changes` is a notification."""
+    return name.startswith(_CHANGE_NAME)

@@ -10,7 +10,6 @@ from minikafka.broker.zookeeper.config_nodes import (
     ALL_BROKERS,
     Entity,
     broker_entity,
-    change_number,
     client_entity,
     decode_change,
     decode_config,
@@ -18,6 +17,7 @@ from minikafka.broker.zookeeper.config_nodes import (
     encode_change,
     encode_config,
     ip_entity,
+    is_change,
     sanitize,
     topic_entity,
     user_client_entity,
@@ -100,8 +100,6 @@ def test_no_credentials_are_told() -> None:
     assert "hush" not in str(raised.value) and "/config/users/u" in str(raised.value)
 
 
-def test_numbers_of_changes() -> None:
-    assert change_number("config_change_0000000020") == 20
-    assert change_number("config_change_-000000020") is None
-    assert change_number("config_change_-0000000020") == -20
-    assert change_number("something") is None
+def test_what_is_a_change() -> None:
+    assert is_change("config_change_0000000020")
+    assert not is_change("something")
