@@ -1,0 +1,1 @@
+"""Other people's clients, and what a real Kafka said, against brokers as they are shipped."""
