@@ -33,6 +33,8 @@ from minikafka.protocol.errors import ErrorCode
 
 log: Final = logging.getLogger(__name__)
 
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+
 _RETRY_SECONDS: Final = 0.05
 _RETRY_SECONDS_MAX: Final = 1.0
 
@@ -256,7 +258,8 @@ class Channel:
                 raise PeerGone(f"it has no listener {sender.listener()}")
             self._peer = await Peer.connect(
                 sender.net,
-                endpoint.host,
+                # One that listens on all interfaces says separately where it is.
+                node.host if endpoint.host in _WILDCARDS else endpoint.host,
                 endpoint.port,
                 client_id=f"controller-{sender.controller_id}",
                 timeout_seconds=sender.timeout_seconds(),

@@ -19,7 +19,8 @@ from minikafka.broker.controller.channel import Heard
 from minikafka.broker.controller.channels import Channels
 from minikafka.broker.controller.state import Cluster, Name, Topic
 from minikafka.broker.controller.writer import Writer
-from minikafka.broker.zookeeper.topic_nodes import delete_topic_path, topic_config_path, topic_path
+from minikafka.broker.zookeeper.config_nodes import topic_entity
+from minikafka.broker.zookeeper.topic_nodes import delete_topic_path, topic_path
 from minikafka.protocol.errors import ErrorCode, NotControllerError
 
 log: Final = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class Deletions:
         self._tell_waiting()
 
     async def _finish(self, name: str) -> None:
-        await self._writer.delete_tree(topic_path(name), topic_config_path(name), delete_topic_path(name))
+        await self._writer.delete_tree(topic_path(name), topic_entity(name).node, delete_topic_path(name))
         log.info("topic %s is deleted", name)
         self._cluster.topics.pop(name, None)
         self.forget(name)

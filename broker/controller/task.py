@@ -49,6 +49,8 @@ class ControllerTask:
         self._config = config
         self._metadata = metadata
         self._controller: Controller | None = None
+        self._running: asyncio.Task[None] | None = None
+        config.add_listener(self._on_config)
 
     @property
     def controller(self) -> Controller:
@@ -64,7 +66,6 @@ class ControllerTask:
     async def run(self) -> None:
         """Stand for election and serve, until cancelled."""
         waker = Waker()
-        self._config.add_listener(self._on_config)
         try:
             while True:
                 await self._coord.connected()
@@ -106,7 +107,7 @@ class ControllerTask:
         controller = Controller(self._broker_id, held, self._coord, self._net, self._work, self._config)
         self._controller = controller
         self._metadata.set_controller(self._broker_id)
-        running = self._work.spawn(controller.run(), f"controller of epoch {held.epoch}")
+        running = self._running = self._work.spawn(controller.run(), f"controller of epoch {held.epoch}")
         guard = self._work.spawn(self._guard(waker), "guard of the controller")
         try:
             await asyncio.wait({running, guard}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,6 +134,12 @@ class ControllerTask:
             if found is None or found.session_id != session_id or self._coord.session.id != session_id:
                 return
             await waker.wait()
+
+    async def stop(self) -> None:
+        """Be sure to decide nothing any more; `run` has been cancelled before."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
 
     def _on_config(self, topic: str | None) -> None:
         if self._controller is not None:

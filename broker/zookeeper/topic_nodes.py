@@ -2,7 +2,6 @@
 
     /brokers/topics/T                      the replicas of every partition, and the topic's id
     /brokers/topics/T/partitions/P/state   who leads a partition and who is in sync; its version is the partition epoch
-    /config/topics/T                       the topic's own configs
     /admin/delete_topics/T                 a wish: delete this topic
     /log_dir_event_notification/...        a broker tells that one of its log directories failed
 
@@ -13,21 +12,16 @@ checked before anybody uses them: whoever may write to ZooKeeper need not be abl
 from __future__ import annotations
 
 import base64
-import binascii
-import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, Self
 
-from minikafka.broker.zookeeper.znodes import BadNode
+from minikafka.broker.zookeeper.json_node import decode_fields, encode_fields
 from minikafka.protocol.errors import InvalidTopicError
 from minikafka.protocol.schema import ZERO_UUID
 from minikafka.protocol.varint import INT32_MAX
 from minikafka.storage.formats import check_topic_name
 
-_T = TypeVar("_T")
-
 TOPICS: Final = "/brokers/topics"
-TOPIC_CONFIGS: Final = "/config/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
@@ -36,7 +30,6 @@ NO_LEADER: Final = -1
 
 _TOPIC_VERSION: Final = 3
 _STATE_VERSION: Final = 1
-_CONFIG_VERSION: Final = 1
 _EVENT_VERSION: Final = 1
 _DIR_FAILED: Final = 1
 _RECOVERING: Final = 1
@@ -56,10 +49,6 @@ def partition_path(topic: str, partition: int) -> str:
 
 def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
-
-
-def topic_config_path(topic: str) -> str:
-    return f"{TOPIC_CONFIGS}/{topic}"
 
 
 def delete_topic_path(topic: str) -> str:
@@ -104,7 +93,7 @@ class TopicNode(NamedTuple):
 
     def encode(self) -> bytes:
         ordered = sorted(self.partitions.items())
-        return _encode(
+        return encode_fields(
             {
                 "partitions": {str(index): each.replicas for index, each in ordered},
                 "topic_id": encode_topic_id(self.topic_id),
@@ -116,7 +105,7 @@ class TopicNode(NamedTuple):
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> Self:
-        return _decoded(path, data, cls._from_json)
+        return decode_fields(path, data, cls._from_json)
 
     @classmethod
     def _from_json(cls, fields: dict[str, Any]) -> Self:
@@ -140,7 +129,7 @@ class StateNode(NamedTuple):
     is_recovering: bool = False
 
     def encode(self) -> bytes:
-        return _encode(
+        return encode_fields(
             {
                 "controller_epoch": self.controller_epoch,
                 "leader": self.leader,
@@ -153,7 +142,7 @@ class StateNode(NamedTuple):
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> Self:
-        return _decoded(path, data, cls._from_json)
+        return decode_fields(path, data, cls._from_json)
 
     @classmethod
     def _from_json(cls, fields: dict[str, Any]) -> Self:
@@ -166,17 +155,13 @@ class StateNode(NamedTuple):
         )
 
 
-def encode_topic_config(overrides: Mapping[str, str]) -> bytes:
-    return _encode({"version": _CONFIG_VERSION, "config": overrides})
-
-
 def encode_log_dir_event(broker_id: int) -> bytes:
-    return _encode({"version": _EVENT_VERSION, "broker": broker_id, "event": _DIR_FAILED})
+    return encode_fields({"version": _EVENT_VERSION, "broker": broker_id, "event": _DIR_FAILED})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
     """The broker that lost a log directory."""
-    return _decoded(path, data, lambda fields: int(fields["broker"]))
+    return decode_fields(path, data, lambda fields: int(fields["broker"]))
 
 
 def encode_topic_id(topic_id: bytes) -> str:
@@ -200,15 +185,3 @@ def _partition(text: str) -> int:
 
 def _ids(values: Iterable[Any] | None) -> tuple[int, ...]:
     return tuple(map(int, values or ()))
-
-
-def _encode(fields: Mapping[str, object]) -> bytes:
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _decoded(path: str, data: bytes, make: Callable[[dict[str, Any]], _T]) -> _T:
-    """What is made of a JSON object; whatever is wrong with it is one error."""
-    try:
-        return make(dict(json.loads(data)))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
-        raise BadNode(f"{path} holds {data[:200]!r}, which makes no sense: {error!r}") from None
