@@ -13,6 +13,10 @@ from minikafka.broker.handlers import (
     produce,
     producers,
     records,
+    topics,
+)
+from minikafka.broker.handlers import (
+    controller as controller_requests,
 )
 from minikafka.broker.network.dispatch import Route
 
@@ -21,6 +25,7 @@ def all_routes(context: Context, controller: ControllerTask) -> list[Route]:
     """Every row once; each key is served by one handler."""
     families = (control, fetch, list_offsets, metadata, produce, producers, records)
     rows = [row for family in families for row in family.routes(context)]
+    rows += [*controller_requests.routes(context, controller), *topics.routes(context, controller)]
     table = {row.api.key: row for row in rows}
     assert len(table) == len(rows), "an API is served twice"
     own = api_versions.route(table)
