@@ -1,0 +1,54 @@
+"""Which cases our brokers are not asked yet, and why. Whoever makes one answerable removes its row."""
+
+from fnmatch import fnmatchcase
+from typing import Final
+
+from tests.compat.replay.recording import Case
+
+REPLICAS_MAX: Final = 1
+"""How many replicas a partition may have on our brokers."""
+
+FOLLOWER: Final = "a follower of"
+"""Where a step goes that is left out while there are no followers."""
+
+NEEDS: Final[dict[str, tuple[str, ...]]] = {
+    "replicas": ("produce-to-follower-*",),
+    "elections and reassignment": ("leader-moved-*", "list-reassignments", "reassignment-errors"),
+    "groups": (
+        "describe-groups-*",
+        "find-coordinator-*",
+        "heartbeat-*",
+        "join-group-*",
+        "leave-group-*",
+        "list-groups-*",
+        "offset-commit-*",
+        "offset-delete*",
+        "offset-fetch-*",
+        "rebalance-*",
+        "sync-group-*",
+    ),
+    "transactions": (
+        "add-offsets-to-txn-*",
+        "add-partitions-to-txn-*",
+        "end-txn-*",
+        "fetch-aborted-transaction-*",
+        "fetch-two-transactions-*",
+        "init-producer-id-*",
+        "list-transactions-*",
+        "txn-*",
+    ),
+}
+
+UNSAYABLE: Final = (
+    "inter-broker-alter-partition-stale-epoch-v2",
+    "inter-broker-stale-controller",
+    "produce-magic-1-then-fetch-v7",
+)
+"""Informative ones with messages and formats that our codec does not have."""
+
+
+def missing(case: Case) -> str | None:
+    """What a case needs that is not there, or None if it can be asked."""
+    if case.is_informative:
+        return "informative"
+    return next((need for need, names in NEEDS.items() if any(fnmatchcase(case.name, name) for name in names)), None)
