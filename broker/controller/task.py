@@ -85,6 +85,9 @@ class ControllerTask:
             held = await elect(self._coord, self._broker_id, self._clock.wall_ms())
             if held is not None:
                 await self._serve(held, waker)
+            elif found is not None:
+                # The node is ours, the epoch is not: somebody has had a hand in it, and has to finish.
+                await asyncio.sleep(_PAUSE_SECONDS)
             return
         await waker.wait()
 
@@ -117,8 +120,8 @@ class ControllerTask:
             guard.cancel()
         (ended,) = await asyncio.gather(running, return_exceptions=True)
         log.info("epoch %d is over", held.epoch)
-        if isinstance(ended, Exception):
-            # A fault of ours, logged by now: somebody else may do better.
+        if not isinstance(ended, asyncio.CancelledError):
+            # Fenced, or by a fault of ours that is logged by now: somebody else may do better.
             await resign(self._coord, held)
             await asyncio.sleep(_PAUSE_SECONDS)
 

@@ -1,0 +1,214 @@
+"""Brokers that do what a controller says and remember it: real sockets, real sessions, no logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from minikafka.broker.clock import SystemClock
+from minikafka.broker.controller.task import ControllerTask
+from minikafka.broker.handlers.control import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from minikafka.broker.limits import server_limits
+from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.metadata import Metadata
+from minikafka.broker.network.dispatch import Call, Dispatcher, Operation, Resource, Route
+from minikafka.broker.network.net import TcpNet
+from minikafka.broker.network.server import Listener, Server
+from minikafka.broker.topic_admin import Plan, TopicAdmin
+from minikafka.broker.work import LoopWork
+from minikafka.broker.zookeeper.coord import Coord, Stat, Waker, insist
+from minikafka.broker.zookeeper.registration import Registration, ensure_persistent_paths
+from minikafka.broker.zookeeper.topic_nodes import StateNode, state_path
+from minikafka.broker.zookeeper.znodes import BrokerNode, Endpoint
+from minikafka.protocol.control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    PartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from minikafka.protocol.errors import ErrorCode
+from tests.broker.config.recorded import config_of
+from tests.broker.zookeeper.worlds import World
+
+Name = tuple[str, int]
+
+
+class FakeBroker:
+    """One broker of the cluster, registered in a session of its own."""
+
+    def __init__(self, broker_id: int, coord: Coord, rack: str | None = None, **settings: str) -> None:
+        self.broker_id = broker_id
+        self.coord = coord
+        self.rack = rack
+        self.config = LiveConfig(config_of({name.replace("_", "."): text for name, text in settings.items()}))
+        self.metadata = Metadata()
+        self.work = LoopWork()
+        self.task = ControllerTask(broker_id, coord, TcpNet(), SystemClock(), self.work, self.config, self.metadata)
+        self.admin = TopicAdmin(coord, self.config, self.metadata)
+        self.epoch = -1
+        self.port = 0
+        # What it was told, in order, and what it is by now.
+        self.told: list[LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest] = []
+        self.roles: dict[Name, PartitionState] = {}
+        self.stopped: dict[Name, bool] = {}
+        # How it answers.
+        self.broken: set[Name] = set()
+        self.refusal = ErrorCode.NONE
+        self.opened = asyncio.Event()
+        self.opened.set()
+        self._server: Server | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self, *, stands: bool = True) -> None:
+        """Listen, register, and unless told otherwise stand for election."""
+        rows: list[tuple[Any, Callable[[Call], Awaitable[Any]]]] = [
+            (LEADER_AND_ISR, self._leader_and_isr),
+            (UPDATE_METADATA, self._update_metadata),
+            (STOP_REPLICA, self._stop_replica),
+        ]
+        routes = [Route(api, handler, Operation.NONE, Resource.NONE, is_control=True) for api, handler in rows]
+        dispatcher = Dispatcher(routes, control_listeners={"PLAINTEXT"})
+        self._server = Server(dispatcher, server_limits(self.config.broker), SystemClock())
+        (listener,) = await self._server.start([Listener("PLAINTEXT", "127.0.0.1", self.port)])
+        self.port = listener.port
+        await self.register()
+        if stands:
+            self.stand()
+
+    async def register(self) -> None:
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", self.port)
+        node = BrokerNode((endpoint,), rack=self.rack, timestamp_ms=1)
+        self.epoch = await Registration(self.coord, self.broker_id, 10).register(node)
+
+    def stand(self) -> None:
+        self._running = self.work.spawn(self.task.run(), f"controller task {self.broker_id}")
+
+    async def stop(self) -> None:
+        """Vanish, and with it the registration."""
+        self.opened.set()
+        await self.work.stop()
+        if self._server is not None:
+            await self._server.stop(0)
+        await self.coord.close()
+
+    # ----------------------------------------------------------------------------------------- being told
+
+    async def _fenced(self, request: Any) -> ErrorCode:
+        await self.opened.wait()
+        if self.refusal:
+            return self.refusal
+        self.told.append(request)
+        return ErrorCode.STALE_BROKER_EPOCH if request.broker_epoch < self.epoch else ErrorCode.NONE
+
+    async def _leader_and_isr(self, call: Call) -> LeaderAndIsrResponse:
+        request: LeaderAndIsrRequest = call.request
+        if code := await self._fenced(request):
+            return LeaderAndIsrResponse(error_code=code)
+        if request.is_full:
+            self.roles.clear()
+        states = {(each.topic, each.partition): each for each in request.partitions}
+        self.roles.update(states)
+        errors = [
+            PartitionError(topic=topic, partition=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+            for topic, index in states
+            if (topic, index) in self.broken
+        ]
+        return LeaderAndIsrResponse(errors=errors)
+
+    async def _update_metadata(self, call: Call) -> UpdateMetadataResponse:
+        request: UpdateMetadataRequest = call.request
+        if code := await self._fenced(request):
+            return UpdateMetadataResponse(error_code=code)
+        self.metadata.update(request)
+        return UpdateMetadataResponse()
+
+    async def _stop_replica(self, call: Call) -> StopReplicaResponse:
+        request: StopReplicaRequest = call.request
+        if code := await self._fenced(request):
+            return StopReplicaResponse(error_code=code)
+        for each in request.partitions:
+            self.roles.pop((each.topic, each.partition), None)
+            self.stopped[each.topic, each.partition] = each.delete
+        return StopReplicaResponse()
+
+    # ------------------------------------------------------------------------------------------ looking on
+
+    def leader(self, topic: str, index: int = 0) -> int | None:
+        """Who leads a partition, as far as this broker was told."""
+        state = self.metadata.partition(topic, index)
+        return None if state is None else state.leader
+
+    async def create(self, topic: str, replicas: dict[int, list[int]], **configs: str) -> bytes:
+        """Make a topic with these replicas, any number of them."""
+        overrides = {name.replace("_", "."): text for name, text in configs.items()}
+        return await self.admin.create(Plan(topic, {index: tuple(each) for index, each in replicas.items()}, overrides))
+
+    async def state(self, topic: str, index: int = 0) -> StateNode:
+        """What stands in ZooKeeper."""
+        path = state_path(topic, index)
+        data, _ = await self.read(path)
+        return StateNode.decode(path, data)
+
+    async def read(self, path: str) -> tuple[bytes, Stat]:
+        return await insist(self.coord, lambda: self.coord.get(path))
+
+    async def until_gone(self, path: str) -> None:
+        waker = Waker()
+        while await self.coord.exists(path, waker) is not None:
+            await waker.wait()
+
+    async def until(self, holds: Callable[[], object], timeout_seconds: float = 10.0) -> None:
+        """Wait for what this broker will have been told."""
+        assert await self.metadata.wait_until(lambda: bool(holds()), timeout_seconds)
+
+    async def until_led(self, leaders: dict[Name, int]) -> None:
+        await self.until(lambda: all(self.leader(*name) == leader for name, leader in leaders.items()))
+
+
+class FakeCluster:
+    """Brokers 1, 2, ...: the first is the controller."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._stack = AsyncExitStack()
+        self.brokers: dict[int, FakeBroker] = {}
+
+    def __getitem__(self, broker_id: int) -> FakeBroker:
+        return self.brokers[broker_id]
+
+    async def add(
+        self, broker_id: int, *, stands: bool = True, starts: bool = True, port: int = 0, **settings: str
+    ) -> FakeBroker:
+        coord = await self.world.open()
+        await ensure_persistent_paths(coord)
+        broker = FakeBroker(broker_id, coord, **settings)
+        broker.port = port
+        self.brokers[broker_id] = broker
+        self._stack.push_async_callback(broker.stop)
+        if starts:
+            await broker.start(stands=stands)
+        return broker
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+@asynccontextmanager
+async def running(world: World, brokers: int, **settings: str) -> AsyncIterator[FakeCluster]:
+    """A cluster whose brokers all know everything."""
+    cluster = FakeCluster(world)
+    try:
+        for broker_id in range(1, brokers + 1):
+            broker = await cluster.add(broker_id, **settings)
+            await broker.until(lambda broker=broker: broker.metadata.is_known)
+        for broker in cluster.brokers.values():
+            await broker.until(lambda broker=broker: len(broker.metadata.brokers) == brokers)
+        yield cluster
+    finally:
+        await cluster.close()
