@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import h11
 
@@ -98,8 +98,8 @@ class _Connection(asyncio.Protocol):
     # The transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asked of it: the transports of uvloop are like asyncio's, but no subclasses of them.
+        transport = self._transport = cast("asyncio.Transport", transport)
         if len(self._server.connections) >= _CONNECTIONS_MAX:
             transport.abort()
             return

@@ -27,6 +27,8 @@ class Entry(NamedTuple):
 
 # Listed by `--help` in this order.
 COMMANDS: Mapping[str, Entry] = {
+    "up": Entry("minikafka.broker.cli", "up", "broker", "Start a cluster on this machine: ZooKeeper and brokers."),
+    "broker": Entry("minikafka.broker.cli", "broker", "broker", "Run one broker."),
     "log": Entry("minikafka.storage.cli", "log", None, "Look into the files of a log: dump or verify them."),
 }
 

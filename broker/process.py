@@ -1,0 +1,137 @@
+"""One broker as a process: from the command's arguments to an exit code.
+
+    0   stopped when it was told to
+    1   something it needs is not there, or has failed
+    2   the configuration is wrong, or names what belongs to another broker
+
+The first SIGTERM or SIGINT stops it in good order, the second at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from minikafka.broker.config.broker import BrokerConfig
+from minikafka.broker.config.errors import ConfigError
+from minikafka.broker.config.load import load
+from minikafka.broker.fd_limit import raise_fd_limit
+from minikafka.broker.lifeline import Lifeline
+from minikafka.broker.logs import Format, set_up
+from minikafka.broker.node import Broker
+from minikafka.broker.zookeeper.coord import CoordError
+from minikafka.broker.zookeeper.registration import DuplicateBroker
+from minikafka.storage.dir_identity import NotOurs
+from minikafka.storage.errors import StorageError
+
+log: Final = logging.getLogger(__name__)
+
+FAILED: Final = 1
+MISCONFIGURED: Final = 2
+
+# Requests make little garbage that needs the collector, so it may look for it more rarely.
+_COLLECT_AFTER: Final = (10_000, 20, 20)
+
+
+class Arguments(NamedTuple):
+    """Of `minikafka broker`."""
+
+    path: str | None
+    sets: Sequence[str]
+    log_level: str
+    log_format: Format
+
+
+def run(arguments: Arguments) -> int:
+    """Be a broker until told to stop; returns the exit code."""
+    writer = set_up(arguments.log_level, arguments.log_format)
+    lifeline = Lifeline.of_environment(os.environ)
+    try:
+        loaded = load(arguments.path, os.environ, arguments.sets)
+        for warning in loaded.warnings:
+            log.warning("%s", warning)
+        raise_fd_limit()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(loaded.config, lifeline))
+        return 0
+    except (ConfigError, NotOurs, DuplicateBroker) as error:
+        return _fail(str(error), MISCONFIGURED, arguments.log_format, lifeline)
+    except (CoordError, StorageError, OSError) as error:
+        return _fail(str(error), FAILED, arguments.log_format, lifeline)
+    finally:
+        writer.close()
+
+
+def _fail(reason: str, code: int, form: Format, lifeline: Lifeline | None) -> int:
+    """Say why in one line, to whoever started us."""
+    line = " ".join(reason.split())
+    if lifeline is not None:
+        lifeline.tell(failed=line, code=code)
+    elif form == "json":
+        log.critical("%s", line)
+    else:
+        print(f"minikafka broker: {line}", file=sys.stderr)
+    return code
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(config: BrokerConfig, lifeline: Lifeline | None) -> None:
+    told = _stop_on_signals()
+    if lifeline is not None:
+        lifeline.watch(told.set)
+    broker = Broker(config)
+    if not await _start(broker, told):
+        return
+    # What is there now stays, so the collector need not look through it again and again.
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
+    if lifeline is not None:
+        lifeline.tell(ready=True)
+    await told.wait()
+    log.info("stopping")
+    await broker.stop()
+
+
+async def _start(broker: Broker, told: asyncio.Event) -> bool:
+    """Whether it came up; it does not if it is told to stop before."""
+    starting = asyncio.ensure_future(broker.start())
+    waiting = asyncio.ensure_future(told.wait())
+    await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    log.info("stopping before it was ready")
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    return False
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Set by the first signal; the second has the effect it would have on any program."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if told.is_set():
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        told.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return told
