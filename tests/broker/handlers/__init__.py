@@ -1,0 +1,1 @@
+"""Tests of the handlers: requests as bytes in, answers as bytes out."""
