@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 from minikafka.broker.clock import SystemClock
+from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
+from minikafka.broker.handlers import controller, metadata, topics
 from minikafka.broker.handlers.control import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from minikafka.broker.limits import server_limits
 from minikafka.broker.live_config import LiveConfig
@@ -42,11 +45,10 @@ Name = tuple[str, int]
 class FakeBroker:
     """One broker of the cluster, registered in a session of its own."""
 
-    def __init__(self, broker_id: int, coord: Coord, rack: str | None = None, **settings: str) -> None:
+    def __init__(self, broker_id: int, coord: Coord, settings: Mapping[str, str]) -> None:
         self.broker_id = broker_id
         self.coord = coord
-        self.rack = rack
-        self.config = LiveConfig(config_of({name.replace("_", "."): text for name, text in settings.items()}))
+        self.config = LiveConfig(config_of(settings))
         self.metadata = Metadata()
         self.work = LoopWork()
         self.task = ControllerTask(broker_id, coord, TcpNet(), SystemClock(), self.work, self.config, self.metadata)
@@ -73,6 +75,9 @@ class FakeBroker:
             (STOP_REPLICA, self._stop_replica),
         ]
         routes = [Route(api, handler, Operation.NONE, Resource.NONE, is_control=True) for api, handler in rows]
+        context = self._context()
+        routes += [*topics.routes(context, self.task), *controller.routes(context, self.task)]
+        routes += metadata.routes(context)
         dispatcher = Dispatcher(routes, control_listeners={"PLAINTEXT"})
         self._server = Server(dispatcher, server_limits(self.config.broker), SystemClock())
         (listener,) = await self._server.start([Listener("PLAINTEXT", "127.0.0.1", self.port)])
@@ -81,9 +86,25 @@ class FakeBroker:
         if stands:
             self.stand()
 
+    def _context(self) -> Context:
+        """For handlers that have nothing to do with logs."""
+        no_logs: Any = None
+        no_membership: Any = None
+        return Context(
+            broker_id=self.broker_id,
+            cluster_id="cluster",
+            clock=SystemClock(),
+            work=self.work,
+            coord=self.coord,
+            config=self.config,
+            metadata=self.metadata,
+            membership=no_membership,
+            partitions=no_logs,
+        )
+
     async def register(self) -> None:
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", self.port)
-        node = BrokerNode((endpoint,), rack=self.rack, timestamp_ms=1)
+        node = BrokerNode((endpoint,), rack=self.config.broker.broker_rack, timestamp_ms=1)
         self.epoch = await Registration(self.coord, self.broker_id, 10).register(node)
 
     def stand(self) -> None:
@@ -167,7 +188,10 @@ class FakeBroker:
         """Wait for what this broker will have been told."""
         assert await self.metadata.wait_until(lambda: bool(holds()), timeout_seconds)
 
-    async def until_led(self, leaders: dict[Name, int]) -> None:
+    async def until_met(self, brokers: int) -> None:
+        await self.until(lambda: len(self.metadata.brokers) >= brokers)
+
+    async def until_led(self, leaders: Mapping[Name, int | None]) -> None:
         await self.until(lambda: all(self.leader(*name) == leader for name, leader in leaders.items()))
 
 
@@ -183,16 +207,13 @@ class FakeCluster:
         return self.brokers[broker_id]
 
     async def add(
-        self, broker_id: int, *, stands: bool = True, starts: bool = True, port: int = 0, **settings: str
+        self, broker_id: int, settings: Mapping[str, str] = MappingProxyType({}), *, stands: bool = True
     ) -> FakeBroker:
         coord = await self.world.open()
         await ensure_persistent_paths(coord)
-        broker = FakeBroker(broker_id, coord, **settings)
-        broker.port = port
-        self.brokers[broker_id] = broker
+        broker = self.brokers[broker_id] = FakeBroker(broker_id, coord, settings)
         self._stack.push_async_callback(broker.stop)
-        if starts:
-            await broker.start(stands=stands)
+        await broker.start(stands=stands)
         return broker
 
     async def close(self) -> None:
@@ -200,15 +221,16 @@ class FakeCluster:
 
 
 @asynccontextmanager
-async def running(world: World, brokers: int, **settings: str) -> AsyncIterator[FakeCluster]:
+async def running(
+    world: World, brokers: int, settings: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[FakeCluster]:
     """A cluster whose brokers all know everything."""
     cluster = FakeCluster(world)
     try:
         for broker_id in range(1, brokers + 1):
-            broker = await cluster.add(broker_id, **settings)
-            await broker.until(lambda broker=broker: broker.metadata.is_known)
+            await (await cluster.add(broker_id, settings)).until_met(1)
         for broker in cluster.brokers.values():
-            await broker.until(lambda broker=broker: len(broker.metadata.brokers) == brokers)
+            await broker.until_met(brokers)
         yield cluster
     finally:
         await cluster.close()

@@ -117,7 +117,7 @@ async def test_a_topic_is_deleted(cluster: FakeCluster) -> None:
     for path in (topic_path("t"), "/config/topics/t", "/admin/delete_topics/t"):
         assert await cluster[1].coord.exists(path) is None
     for broker in cluster.brokers.values():
-        await broker.until(lambda broker=broker: "t" not in broker.metadata.topics)
+        await broker.until_led({("t", 0): None, ("t", 1): None})
         assert not broker.roles
     assert cluster[2].stopped == {("t", 0): True, ("t", 1): True}
 
@@ -130,7 +130,7 @@ async def test_a_topic_is_made_anew(cluster: FakeCluster) -> None:
     second = await cluster[1].create("t", {0: [3]})
     assert first != second
     for broker in cluster.brokers.values():
-        await broker.until_led({("t", 0): 3, ("t", 1): None})  # type: ignore[dict-item]
+        await broker.until_led({("t", 0): 3, ("t", 1): None})
         assert broker.metadata.topics["t"].topic_id == second
     assert cluster[3].roles[("t", 0)].topic_id == second
 
@@ -153,7 +153,7 @@ async def test_deletion_waits_for_a_broker_that_is_down(cluster: FakeCluster) ->
 
 
 async def test_deletion_can_be_forbidden(world: World) -> None:
-    async with running(world, 1, delete_topic_enable="false") as cluster:
+    async with running(world, 1, {"delete.topic.enable": "false"}) as cluster:
         await cluster[1].create("t", {0: [1]})
         await cluster[1].until_led({("t", 0): 1})
         await cluster[1].admin.request_deletion("t")
