@@ -6,16 +6,11 @@ younger than `min.compaction.lag.ms`. A log is due when the dirty part is more t
 there is to read, or has waited for longer than `max.compaction.lag.ms`.
 
 `measure_dirt` tells how dirty a log is, `plan_compaction` what to do, `cleaning.clean` does it somewhere else, and
-`Compaction.apply` puts what comes of it in place. After a crash at any point, `leftovers` finds its way:
-
-    .cleaned -> .swap     as long as any file is `.cleaned`, the old segments count
-    old -> .deleted       the `.swap` files count, and old segments within their offsets go
-    .swap -> in use       no old segment is left
-
-Each step is on disk before the next begins. Readers keep the old files, so `Log.generation` stays as it is.
+`Compaction` puts what comes of it in place (`swapping`). Readers keep the old files, so `Log.generation` stays as it
+is.
 
 Whoever keeps the logs keeps the first dirty offset of each in `cleaner-offset-checkpoint`, and runs one compaction of a
-log at a time, and no retention beside it.
+log at a time.
 """
 
 from __future__ import annotations
@@ -25,13 +20,11 @@ from typing import NamedTuple
 from minikafka.storage.batch_filter import LastBatch
 from minikafka.storage.cleaned_segment import discard_cleaned
 from minikafka.storage.cleaning import CleanedGroup, CompactionPlan, SegmentSpan
-from minikafka.storage.disk import join
-from minikafka.storage.formats import CLEANED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, segment_name
 from minikafka.storage.log import Log
 from minikafka.storage.offset_map import KEYS_MAX
 from minikafka.storage.retention import largest_timestamp_ms
-from minikafka.storage.segment import FILE_SUFFIXES, Segment
-from minikafka.storage.trimming import retire
+from minikafka.storage.segment import Segment
+from minikafka.storage.swapping import Swap
 
 
 class Dirt(NamedTuple):
@@ -122,19 +115,25 @@ class Compaction:
         self._plan = plan
         self.is_outdated = False
 
-    def apply(self, group: CleanedGroup) -> bool:
-        """Use a cleaned group; False if the log has changed, and then for all groups that follow."""
+    def begin(self, group: CleanedGroup) -> Swap | None:
+        """Use a cleaned group, in steps; None if the log has changed, and then for all groups that follow."""
         self._log.check_usable()
+        old = None if self.is_outdated else self._unchanged(group)
+        if old is not None:
+            return Swap(self._log, old, group.new.base_offset, group.new.size)
+        self.is_outdated = True
         try:
-            old = None if self.is_outdated else self._unchanged(group)
-            if old is None:
-                self.is_outdated = True
-                discard_cleaned(self._log.disk, self._log.directory)
-                return False
-            self._swap(old, group)
+            discard_cleaned(self._log.disk, self._log.directory)
         except OSError as error:
             raise self._log.failure("compact", error) from error
-        return True
+        return None
+
+    def apply(self, group: CleanedGroup) -> bool:
+        """The same on the spot; False if the log has changed."""
+        swap = self.begin(group)
+        if swap is not None:
+            swap.complete()
+        return swap is not None
 
     def _unchanged(self, group: CleanedGroup) -> list[Segment] | None:
         """The segments that the group was made from, if they are all there still."""
@@ -143,26 +142,3 @@ class Compaction:
         old = [segment for segment in found if segment is not None]
         is_same = [segment.size for segment in old] == [span.size for span in group.old]
         return old if is_same and self._log.generation == self._plan.generation else None
-
-    def _swap(self, old: list[Segment], group: CleanedGroup) -> None:
-        log, new = self._log, group.new
-        self._rename(new.base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
-        retire(log, old)
-        log.disk.fsync_dir(log.directory)
-        self._rename(new.base_offset, SWAP_SUFFIX, "")
-        log.segments.replace((), [Segment(log.disk, log.directory, new.base_offset, log.config, size=new.size)])
-        self._delete_snapshots(old[1:])
-
-    def _rename(self, base_offset: int, old: str, new: str) -> None:
-        disk, directory = self._log.disk, self._log.directory
-        for suffix in FILE_SUFFIXES:
-            path = join(directory, segment_name(base_offset) + suffix)
-            if disk.exists(path + old):
-                disk.rename(path + old, path + new)
-        disk.fsync_dir(directory)
-
-    def _delete_snapshots(self, gone: list[Segment]) -> None:
-        """A snapshot is for the segment that begins there."""
-        for segment in gone:
-            if self._log.disk.exists(segment.path(SNAPSHOT_SUFFIX)):
-                self._log.disk.unlink(segment.path(SNAPSHOT_SUFFIX))

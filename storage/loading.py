@@ -59,6 +59,7 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
         producers = rebuild_producers(segments, state_files, config, **offsets, now_ms=now_ms)
     else:
         producers = recovery.replay.finish(log_end_offset)
+    state_files.delete_stray_snapshots({segment.base_offset for segment in segments})
     return Log(
         disk,
         directory,

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from minikafka.protocol.errors import CorruptRecord, OffsetOutOfRangeError
-from minikafka.protocol.records.batch import BatchView, read_whole_batches
+from minikafka.protocol.errors import OffsetOutOfRangeError
+from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.control import EndMarker, read_marker
 from minikafka.protocol.records.layout import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from minikafka.protocol.varint import Buffer
@@ -25,15 +25,16 @@ from minikafka.storage.disk import Disk
 from minikafka.storage.epochs import LeaderEpochs
 from minikafka.storage.errors import StorageError
 from minikafka.storage.flushing import FlushPlan, plan_syncs
+from minikafka.storage.following import Fetched, check_fetched, grouped, placed
 from minikafka.storage.formats import AbortedTxn, BadFile
-from minikafka.storage.index import RELATIVE_OFFSET_MAX
 from minikafka.storage.producers import CompletedTxn, Origin, ProducerStates, Verification
 from minikafka.storage.reading import ReadPlan, plan_search
-from minikafka.storage.replay import aborted_txn, end_marker, restore_txn_index
-from minikafka.storage.scanning import BatchAt, Section
+from minikafka.storage.replay import aborted_txn, restore_txn_index
+from minikafka.storage.scanning import Section
 from minikafka.storage.segment import Segment
 from minikafka.storage.segments import Segments
 from minikafka.storage.state_files import StateFiles
+from minikafka.storage.swapping import Swap
 from minikafka.storage.timestamps import (
     LargestTimestampPlan,
     TimestampPlan,
@@ -44,8 +45,6 @@ from minikafka.storage.validation import Limits, validate
 
 # Looking a member up in its class takes longer than comparing it.
 _CLIENT = Origin.CLIENT
-
-Batches = Sequence[tuple[BatchView, EndMarker | None]]
 
 
 class Appended(NamedTuple):
@@ -77,7 +76,7 @@ class Log:
         self.disk = disk
         self.directory = directory
         self.config = config
-        self.limits = _limits(config)
+        self.limits = Limits.of(config)
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
@@ -92,12 +91,14 @@ class Log:
         self.has_new_names = True
         self.retirements = 0
         self._planned_retirements = self._synced_retirements = 0
+        self.swap: Swap | None = None
+        """An exchange of segments by compaction that is under way."""
         self.is_failed = False
 
     def reconfigure(self, config: LogConfig) -> None:
         """The topic's configuration changed; what is written from now on follows it."""
         self.config = config
-        self.limits = _limits(config)
+        self.limits = Limits.of(config)
 
     # ------------------------------------------------------------------------------------- offsets
 
@@ -161,43 +162,20 @@ class Log:
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> Appended | None:
         """Write what a leader sent, offsets and all; None if it holds no whole batch."""
-        batches, _ = read_whole_batches(records)
-        checked: list[tuple[BatchView, EndMarker | None]] = []
-        next_offset = self.log_end_offset
-        for batch in batches:
-            if batch.base_offset < next_offset or batch.last_offset_delta < 0:
-                raise CorruptRecord(
-                    f"batch of offsets {batch.base_offset} to {batch.last_offset} where {next_offset} is next"
-                )
-            batch.check_crc()
-            checked.append((batch, end_marker(batch)))
-            next_offset = batch.next_offset
-        if not checked:
+        batches = check_fetched(records, self.log_end_offset)
+        if not batches:
             return None
-        for group in self._groups(checked):
+        for group in grouped(batches, self.config.segment_bytes):
             self._write(group, now_ms)
-        return Appended(batches[0].base_offset, batches[-1].last_offset, max(b.max_timestamp for b in batches))
+        stamp = max(batch.max_timestamp for batch, _ in batches)
+        return Appended(batches[0][0].base_offset, batches[-1][0].last_offset, stamp)
 
-    def _groups(self, batches: Batches) -> list[list[tuple[BatchView, EndMarker | None]]]:
-        """Batches that surely go into one segment together: at most an eighth of one."""
-        groups: list[list[tuple[BatchView, EndMarker | None]]] = []
-        room = last_offset_max = 0
-        for each in batches:
-            batch = each[0]
-            if batch.size > room or batch.last_offset > last_offset_max:
-                groups.append([])
-                room = self.config.segment_bytes // 8
-                last_offset_max = batch.base_offset + RELATIVE_OFFSET_MAX
-            groups[-1].append(each)
-            room -= batch.size
-        return groups
-
-    def _write(self, batches: Batches, now_ms: int) -> None:
+    def _write(self, batches: Sequence[Fetched], now_ms: int) -> None:
         first, last = batches[0][0], batches[-1][0]
-        placed, size = _placed(batches)
+        where, size = placed(batches)
         try:
             segment = self._segment_for(first.base_offset, size, last.last_offset, last.max_timestamp, now_ms)
-            segment.append(b"".join(batch.data for batch, _ in batches), placed)
+            segment.append(b"".join(batch.data for batch, _ in batches), where)
             self.log_end_offset = last.next_offset
             for batch, marker in batches:
                 self._take_into_account(segment, batch, marker)
@@ -323,15 +301,30 @@ class Log:
 
     def complete_flush(self, plan: FlushPlan) -> None:
         """A plan was carried out: everything below its offset is on disk, unless it was cut off since."""
-        self._synced_retirements = self._planned_retirements
+        self.retirements_synced(self._planned_retirements)
         if plan.generation == self.generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
 
     # ------------------------------------------------------------------------------------ the rest
 
+    def exchange(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put segments in the place of others, whose files have been renamed."""
+        self.segments.replace(old, new)
+        self.retired += old
+        self.retirements += 1
+        self.has_new_names = True
+
+    @property
+    def unsynced_retirements(self) -> int:
+        """A number to give to `retirements_synced` once the directory is synced; 0 if there is no need."""
+        return self.retirements if self.retirements > self._synced_retirements else 0
+
+    def retirements_synced(self, number: int) -> None:
+        self._synced_retirements = max(self._synced_retirements, number)
+
     def sync_retirements(self) -> None:
-        """Have on disk that segments were renamed, unless a flush has seen to it already."""
-        if self.retirements > self._synced_retirements:
+        """Have on disk that segments were renamed, unless somebody has seen to it already."""
+        if self.unsynced_retirements:
             self.disk.fsync_dir(self.directory)
             self._synced_retirements = self.retirements
 
@@ -346,6 +339,8 @@ class Log:
 
     def close(self) -> None:
         """Bring everything to disk as a clean start expects it, and let go of the files."""
+        if self.swap is not None:
+            self.swap.complete()
         try:
             if self._needs_last_snapshot():
                 self.state_files.write_snapshot(self.log_end_offset, self.producers.snapshot())
@@ -373,27 +368,3 @@ class Log:
     def failure(self, what: str, error: OSError) -> StorageError:
         self.is_failed = True
         return StorageError(f"{self.directory}: cannot {what}: {error}")
-
-
-def _limits(config: LogConfig) -> Limits:
-    return Limits(
-        max_message_bytes=config.max_message_bytes,
-        segment_bytes=config.segment_bytes,
-        timestamp_type=config.timestamp_type,
-        timestamp_before_max_ms=config.timestamp_before_max_ms,
-        timestamp_after_max_ms=config.timestamp_after_max_ms,
-        is_compacted=config.cleanup_compact,
-        compression=config.compression,
-        compression_level=config.compression_level,
-    )
-
-
-def _placed(batches: Batches) -> tuple[list[BatchAt], int]:
-    """Where the batches are, one after the other, and where they end."""
-    placed, position = [], 0
-    for batch, _ in batches:
-        placed.append(
-            BatchAt(position, batch.size, batch.base_offset, batch.last_offset, batch.max_timestamp, batch.leader_epoch)
-        )
-        position += batch.size
-    return placed, position

@@ -29,6 +29,14 @@ class LogSize(NamedTuple):
     """By how much the log end is behind the high watermark: on a follower that was cut."""
 
 
+class Volume(NamedTuple):
+    """The disk below a directory; what is not known of it is -1, and then there is a reason."""
+
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    failure: str | None = None
+
+
 class DirDescription(NamedTuple):
     """One directory, as DescribeLogDirs tells it; of one that is offline only the reason is known."""
 
@@ -134,21 +142,31 @@ class LogDirs:
                 return each.logs[partition]
         raise StorageError(f"there is no log directory left for partition {partition}")
 
-    def describe(self) -> list[DirDescription]:
-        """For DescribeLogDirs."""
-        return [_describe(each) for each in self.dirs]
+    def volumes(self) -> list[Volume]:
+        """Ask all disks how large they are. That may take long, and any thread may do it."""
+        return [_volume(each) for each in self.dirs]
+
+    def describe(self, volumes: Sequence[Volume] | None = None) -> list[DirDescription]:
+        """For DescribeLogDirs; the volumes are asked for unless they are given."""
+        measured = self.volumes() if volumes is None else volumes
+        return [_describe(each, volume) for each, volume in zip(self.dirs, measured, strict=True)]
 
 
-def _describe(log_dir: LogDir) -> DirDescription:
-    failure = log_dir.failure
-    if failure is None:
-        try:
-            total_bytes, usable_bytes = log_dir.disk.total_bytes(log_dir.path), log_dir.disk.free_bytes(log_dir.path)
-            sizes = [
-                LogSize(topic, partition, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
-                for (topic, partition), log in log_dir.logs.items()
-            ]
-            return DirDescription(log_dir.path, None, total_bytes, usable_bytes, sizes)
-        except OSError as error:
-            failure = f"{log_dir.path}: {error}"
-    return DirDescription(log_dir.path, failure, -1, -1, [])
+def _volume(log_dir: LogDir) -> Volume:
+    if log_dir.failure is not None:
+        return Volume(failure=log_dir.failure)
+    try:
+        return Volume(log_dir.disk.total_bytes(log_dir.path), log_dir.disk.free_bytes(log_dir.path))
+    except OSError as error:
+        return Volume(failure=f"{log_dir.path}: {error}")
+
+
+def _describe(log_dir: LogDir, volume: Volume) -> DirDescription:
+    failure = log_dir.failure or volume.failure
+    if failure is not None:
+        return DirDescription(log_dir.path, failure, -1, -1, [])
+    sizes = [
+        LogSize(topic, partition, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
+        for (topic, partition), log in log_dir.logs.items()
+    ]
+    return DirDescription(log_dir.path, None, volume.total_bytes, volume.usable_bytes, sizes)

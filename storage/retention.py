@@ -14,6 +14,7 @@ and goes on at the same offset.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from minikafka.protocol.errors import OffsetOutOfRangeError, PolicyViolationError
 from minikafka.storage.disk import Disk
@@ -28,14 +29,24 @@ _TO_HIGH_WATERMARK = -1
 def apply_retention(log: Log, now_ms: int) -> list[Segment]:
     """Retire what has expired; what was retired."""
     log.check_usable()
-    retired = retire_below_log_start(log)
-    if log.config.cleanup_delete:
-        retired += _expire(log, expired_by_size(log))
-        retired += _expire(log, expired_by_time(log, now_ms))
-    return retired
+    expire(log, now_ms)
+    return retire_below_log_start(log)
 
 
-def expired_by_time(log: Log, now_ms: int) -> int | None:
+def expire(log: Log, now_ms: int, count_max: int | None = None) -> bool:
+    """Move the log start offset to where the policies say, or as many segments towards it; whether it was moved.
+
+    Nothing waits for the disk here; the segments are left to `retire_below_log_start`.
+    """
+    log.check_usable()
+    before = log.log_start_offset
+    if log.config.cleanup_delete and log.swap is None:
+        _expire(log, expired_by_size(log, count_max))
+        _expire(log, expired_by_time(log, now_ms, count_max))
+    return log.log_start_offset > before
+
+
+def expired_by_time(log: Log, now_ms: int, count_max: int | None = None) -> int | None:
     """The log start offset that `retention.ms` leads to; None if nothing expires."""
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
@@ -45,10 +56,10 @@ def expired_by_time(log: Log, now_ms: int) -> int | None:
         # What compaction left empty holds nothing that could be young, only a file that is.
         return segment.size == 0 or now_ms - largest_timestamp_ms(log.disk, segment) > retention_ms
 
-    return _end_of_expired(log, is_expired)
+    return _end_of_expired(log, is_expired, count_max)
 
 
-def expired_by_size(log: Log) -> int | None:
+def expired_by_size(log: Log, count_max: int | None = None) -> int | None:
     """The log start offset that `retention.bytes` leads to; None if nothing expires."""
     spare_bytes = log.size_bytes - log.config.retention_bytes
     if log.config.retention_bytes < 0 or spare_bytes < 0:
@@ -59,7 +70,7 @@ def expired_by_size(log: Log) -> int | None:
         spare_bytes -= segment.size
         return spare_bytes >= 0
 
-    return _end_of_expired(log, is_expired)
+    return _end_of_expired(log, is_expired, count_max)
 
 
 def largest_timestamp_ms(disk: Disk, segment: Segment) -> int:
@@ -80,14 +91,15 @@ def delete_records(log: Log, offset: int) -> int:
     return log.log_start_offset
 
 
-def _end_of_expired(log: Log, is_expired: Callable[[Segment], bool]) -> int | None:
+def _end_of_expired(log: Log, is_expired: Callable[[Segment], bool], count_max: int | None) -> int | None:
     """The offset after the last of the oldest segments that may go."""
     found = None
     try:
-        for segment in log.segments:
+        for segment in islice(log.segments, count_max):
             next_base = log.segments.next_base(segment)
             end = log.log_end_offset if next_base is None else next_base
-            if log.high_watermark < end or not is_expired(segment):
+            is_deleted = next_base is not None and next_base <= log.log_start_offset
+            if log.high_watermark < end or not (is_expired(segment) or is_deleted):
                 break
             found = end
     except OSError as error:
@@ -95,10 +107,9 @@ def _end_of_expired(log: Log, is_expired: Callable[[Segment], bool]) -> int | No
     return found
 
 
-def _expire(log: Log, offset: int | None) -> list[Segment]:
+def _expire(log: Log, offset: int | None) -> None:
     if offset is None:
-        return []
+        return
     if offset == log.log_end_offset:
         log.roll()
-    # The log start may have been at the offset before, and only the segment been left.
-    return advance_log_start(log, offset) + retire_below_log_start(log)
+    advance_log_start(log, offset)

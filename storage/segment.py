@@ -331,10 +331,14 @@ class Segment:
         self.txn_index.sync()
 
     def rename_deleted(self) -> None:
-        """Out of the way of a new segment with the same name; open files stay readable."""
+        """Out of the way of a new segment with the same name; what is in them stays readable."""
         for suffix in FILE_SUFFIXES:
             if self._disk.exists(self.path(suffix)):
                 self._disk.rename(self.path(suffix), self.path(suffix) + DELETED_SUFFIX)
+        self.log_path = self.path(LOG_SUFFIX) + DELETED_SUFFIX
+        self.offset_index.path = self.path(INDEX_SUFFIX) + DELETED_SUFFIX
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX) + DELETED_SUFFIX
+        self.txn_index.path = self.path(TXN_INDEX_SUFFIX) + DELETED_SUFFIX
 
     def unlink_deleted(self) -> None:
         self.close()

@@ -7,6 +7,7 @@ are in every batch header.  So a bad file is removed, never trusted and never an
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from minikafka.storage.disk import Disk, join
@@ -73,6 +74,13 @@ class StateFiles:
         """Those of offsets that the log no longer has, at its start or at its end."""
         for offset in self._snapshot_offsets():
             if (below is not None and offset < below) or (above is not None and offset > above):
+                self._disk.unlink(self._snapshot_path(offset))
+
+    def delete_stray_snapshots(self, bases: Collection[int]) -> None:
+        """Those of no segment: each stop leaves one at the log end, and only the last of them is of use."""
+        offsets = self._snapshot_offsets()
+        for offset in offsets:
+            if offset not in bases and offset < max(offsets):
                 self._disk.unlink(self._snapshot_path(offset))
 
     def _snapshot_offsets(self) -> list[int]:

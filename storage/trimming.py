@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from minikafka.protocol.records.batch import read_whole_batches
+from minikafka.protocol.varint import Buffer
 from minikafka.storage.disk import Disk
 from minikafka.storage.errors import CorruptLog
+from minikafka.storage.following import check_fetched
 from minikafka.storage.formats import TMP_SUFFIX, BadFile
-from minikafka.storage.log import Log
+from minikafka.storage.log import Appended, Log
 from minikafka.storage.replay import rebuild_producers, restore_txn_index
 from minikafka.storage.segment import Segment
 
@@ -44,6 +47,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
         truncate_fully(log, offset)
         return True
     log.check_usable()
+    finish_swap(log)
     try:
         last = log.segments.holding(offset)
         position, end = _cut_at(log, last, offset)
@@ -76,6 +80,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
 def truncate_fully(log: Log, offset: int) -> None:
     """Throw everything away and go on at an offset, as a follower does that fell behind its leader's start."""
     log.check_usable()
+    finish_swap(log)
     try:
         log.generation += 1
         log.log_start_offset = log.log_end_offset = offset
@@ -98,32 +103,61 @@ def truncate_fully(log: Log, offset: int) -> None:
         raise log.failure("truncate", error) from error
 
 
-def advance_log_start(log: Log, offset: int) -> list[Segment]:
-    """Records below the offset are gone for readers; segments that hold no others are retired and returned."""
+def earlier_start(log: Log, records: Buffer) -> int | None:
+    """Where an empty log has to begin to take what its leader sent; None if it can as it is.
+
+    The leader's log may start within a batch, and batches are sent whole.  The log then begins with the batch, and
+    starts where it did: `LogDir.before_truncation` at the offset returned, then `append_first`.
+    """
+    if log.log_start_offset < log.log_end_offset:
+        return None
+    batches, _ = read_whole_batches(records)
+    if batches and batches[0].base_offset < log.log_end_offset <= batches[0].last_offset:
+        return batches[0].base_offset
+    return None
+
+
+def append_first(log: Log, records: Buffer, now_ms: int) -> Appended | None:
+    """As `Log.append_as_follower`, for records of which the first begin before an empty log does."""
+    start, offset = log.log_start_offset, earlier_start(log, records)
+    assert offset is not None
+    check_fetched(records, offset)
+    truncate_fully(log, offset)
+    appended = log.append_as_follower(records, now_ms)
+    advance_log_start(log, start)
+    return appended
+
+
+def advance_log_start(log: Log, offset: int) -> None:
+    """Records below the offset are gone for readers; segments that hold no others wait to be retired."""
     if offset <= log.log_start_offset:
-        return []
+        return
     log.check_usable()
     log.log_start_offset = min(offset, log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     log.producers.on_log_start_offset(log.log_start_offset)
     log.update_high_watermark(max(log.high_watermark, log.log_start_offset))
-    return retire_below_log_start(log)
 
 
-def retire_below_log_start(log: Log) -> list[Segment]:
-    """Retire the segments that hold nothing from the log start offset on.
+def retire_below_log_start(log: Log, count_max: int | None = None) -> list[Segment]:
+    """Retire the segments that hold nothing from the log start offset on, or the first of them.
 
     They have to vanish from the disk in this order as well.  If power is cut while the first is still there and the
     second is not, recovery finds a gap, and a gap looks like batches that were lost: it would end the log there.
+    So there is a sync before each; whoever must not wait for it sees to it before (`Log.unsynced_retirements`), and
+    takes one segment at a time.
     """
-    expired = []
+    if log.swap is not None:
+        return []
+    expired: list[Segment] = []
     for segment in log.segments:
         next_base = log.segments.next_base(segment)
-        if next_base is None or next_base > log.log_start_offset:
+        if next_base is None or next_base > log.log_start_offset or len(expired) == count_max:
             break
         expired.append(segment)
     if not expired:
         return []
+    log.check_usable()
     try:
         for segment in expired:
             log.sync_retirements()
@@ -140,10 +174,13 @@ def retire(log: Log, segments: Iterable[Segment]) -> None:
     for segment in going:
         segment.rename_deleted()
     if going:
-        log.segments.replace(going, ())
-        log.retired += going
-        log.retirements += 1
-        log.has_new_names = True
+        log.exchange(going, ())
+
+
+def finish_swap(log: Log) -> None:
+    """Compaction may be about to exchange segments: have that behind us, though it means waiting for the disk."""
+    if log.swap is not None:
+        log.swap.complete()
 
 
 def _cut_at(log: Log, segment: Segment, offset: int) -> tuple[int, int]:

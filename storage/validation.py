@@ -11,7 +11,7 @@ Refusals are errors of the protocol. `RejectedRecords` goes with one of them and
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from crc32c import crc32c
 
@@ -44,6 +44,7 @@ from minikafka.protocol.records.layout import (
 )
 from minikafka.protocol.records.reader import iter_records
 from minikafka.protocol.varint import INT64_MAX, Buffer
+from minikafka.storage.config import LogConfig
 from minikafka.storage.producers import Origin
 from minikafka.storage.recompression import recompress
 
@@ -79,6 +80,19 @@ class Limits(NamedTuple):
     """The codec to store batches in; None keeps the producer's."""
     compression_level: int | None = None
     inflated_bytes_max: int = INFLATED_BYTES_MAX
+
+    @classmethod
+    def of(cls, config: LogConfig) -> Self:
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            segment_bytes=config.segment_bytes,
+            timestamp_type=config.timestamp_type,
+            timestamp_before_max_ms=config.timestamp_before_max_ms,
+            timestamp_after_max_ms=config.timestamp_after_max_ms,
+            is_compacted=config.cleanup_compact,
+            compression=config.compression,
+            compression_level=config.compression_level,
+        )
 
 
 class RecordError(NamedTuple):

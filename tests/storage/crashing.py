@@ -10,10 +10,10 @@ from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.control import ControlType, build_marker
 from minikafka.storage.log import Log
 from minikafka.storage.producers import Origin
-from minikafka.storage.trimming import advance_log_start, end_after_cut, truncate_fully, truncate_to
+from minikafka.storage.trimming import end_after_cut, truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.log_model import LogModel, Stored, stored
-from tests.storage.logs import NOW_MS, SMALL, batch_of, batches_from, open_log
+from tests.storage.logs import NOW_MS, SMALL, batch_of, batches_from, drop_below, open_log
 
 DIRECTORY = "orders-0"
 PRODUCERS = (7, 8)
@@ -180,7 +180,7 @@ class Life:
         offset = self.rng.randint(self.model.log_start_offset, self.log.last_stable_offset)
         self.log_starts.append(offset)
         self.model.advance(offset)
-        advance_log_start(self.log, offset)
+        drop_below(self.log, offset)
 
     def replicate(self) -> None:
         self.model.high_watermark = self.rng.randint(self.model.high_watermark, self.model.log_end_offset)

@@ -16,7 +16,9 @@ from minikafka.storage.disk import Disk, RealDisk
 from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Appended, Log
 from minikafka.storage.producers import Origin, Verification
+from minikafka.storage.segment import Segment
 from minikafka.storage.timestamps import FoundRecord
+from minikafka.storage.trimming import advance_log_start, retire_below_log_start
 from tests.storage.batches import make_batch
 
 NOW_MS = 1_750_000_000_000
@@ -112,6 +114,12 @@ def flush(log: Log) -> None:
     if plan is not None:
         plan.run()
         log.complete_flush(plan)
+
+
+def drop_below(log: Log, offset: int) -> list[Segment]:
+    """Move the log start offset and retire the segments below it, which are returned."""
+    advance_log_start(log, offset)
+    return retire_below_log_start(log)
 
 
 def follow(log: Log, *bases: int, epoch: int = 0, **fields: Any) -> None:

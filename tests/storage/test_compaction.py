@@ -22,7 +22,7 @@ from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.log import Log
-from minikafka.storage.trimming import advance_log_start, truncate_fully, truncate_to
+from minikafka.storage.trimming import truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk, Op
 from tests.storage.batches import make_batch
 from tests.storage.compacting import (
@@ -36,7 +36,7 @@ from tests.storage.compacting import (
     put_in_txn,
     small_segments,
 )
-from tests.storage.logs import NOW_MS, batches_from, flush, open_log
+from tests.storage.logs import NOW_MS, batches_from, drop_below, flush, open_log
 
 DIRECTORY = "t-0"
 ONE_EACH = small_segments(segment_bytes=100)
@@ -126,7 +126,7 @@ def test_nothing_from_the_last_stable_offset_on_is_cleaned() -> None:
 @pytest.mark.parametrize("first_dirty_offset", [-1, 2, 21])
 def test_a_checkpoint_that_cannot_be(first_dirty_offset: int) -> None:
     log = filled()
-    advance_log_start(log, 3)
+    drop_below(log, 3)
     assert measure_dirt(log, first_dirty_offset, NOW_MS).first_dirty_offset == 3
 
 
@@ -274,7 +274,7 @@ def test_a_log_that_was_changed_keeps_its_segments() -> None:
     for change in (
         lambda log: truncate_to(log, 12, NOW_MS),
         lambda log: truncate_fully(log, 100),
-        lambda log: advance_log_start(log, 5),
+        lambda log: drop_below(log, 5),
     ):
         disk = MemoryDisk()
         log = filled(disk=disk)
@@ -380,7 +380,7 @@ def test_records_that_are_none(first_dirty_offset: int) -> None:
 
 def test_deleted_records_stay_deleted() -> None:
     log = filled(keys=20)
-    advance_log_start(log, 4)
+    drop_below(log, 4)
     compact(log)
     assert [offset for offset, _, _ in pairs(log)] == [*range(4, 20)]
 

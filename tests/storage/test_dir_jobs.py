@@ -10,7 +10,7 @@ from minikafka.storage.disk import join
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.formats import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, parse_offsets
 from minikafka.storage.log_dir import LogDir
-from minikafka.storage.trimming import advance_log_start, truncate_fully, truncate_to
+from minikafka.storage.trimming import truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.dirs import (
     ROOT,
@@ -25,7 +25,7 @@ from tests.storage.dirs import (
     start,
     write_file,
 )
-from tests.storage.logs import NOW_MS, SMALL, append, contents, flush, read
+from tests.storage.logs import NOW_MS, SMALL, append, contents, drop_below, flush, read
 
 ORDERS = ("orders", 0)
 OTHERS = ("orders", 1)
@@ -131,7 +131,7 @@ def test_files_stay_for_a_moment_whatever_is_configured() -> None:
         log = created(log_dir, partition, config=config)
         for number in range(30):
             append(log, b"%d" % number)
-    advance_log_start(log_dir.logs[OTHERS], 29)
+    drop_below(log_dir.logs[OTHERS], 29)
     log_dir.do(log_dir.delete(ORDERS, NOW_MS))
     assert [discard(log_dir, NOW_MS + ms) for ms in (0, 999, 1000)] == [0, 0, 2]
 
@@ -185,7 +185,7 @@ def test_what_checkpoints_say_of_a_deleted_partition_is_not_said_of_the_next_one
     log_dir = filled(disk)
     orders = log_dir.logs[ORDERS]
     orders.update_high_watermark(30)
-    advance_log_start(orders, 20)
+    drop_below(orders, 20)
     checkpoint(log_dir)
     log_dir.do(log_dir.delete(ORDERS, NOW_MS))
     # Until there is a new one, the entry does no harm, and deleting many partitions costs no more writing.
@@ -211,7 +211,7 @@ def test_segments_that_left_a_log_are_unlinked_later() -> None:
     log = log_dir.logs[ORDERS]
     before = read(log, 0, 100)
     plan = log.plan_read(0, 100, 30)
-    retired = advance_log_start(log, 20)
+    retired = drop_below(log, 20)
     assert retired
     assert discard(log_dir, NOW_MS) == 0 and not log.retired
     assert discard(log_dir, NOW_MS + DELAY_MS - 1) == 0
@@ -224,13 +224,13 @@ def test_segments_that_left_a_log_are_unlinked_later() -> None:
 def test_retired_segments_of_a_deleted_partition_do_not_touch_the_next_one() -> None:
     disk = MemoryDisk()
     log_dir = filled(disk)
-    advance_log_start(log_dir.logs[ORDERS], 20)
+    drop_below(log_dir.logs[ORDERS], 20)
     assert discard(log_dir, NOW_MS) == 0
     log_dir.do(log_dir.delete(ORDERS, NOW_MS + 10))
     log = created(log_dir, ORDERS, OTHER_ID)
     for number in range(30):
         append(log, b"%d" % number)
-    advance_log_start(log, 20)
+    drop_below(log, 20)
     assert discard(log_dir, NOW_MS + 20) == 0
     assert discard(log_dir, NOW_MS + 10 + DELAY_MS) == 1
     deleted = [name for name in all_files(disk) if name.endswith(".deleted")]
@@ -338,7 +338,7 @@ def test_a_log_that_starts_anew_at_a_lower_offset() -> None:
     disk = MemoryDisk()
     log_dir = filled(disk)
     log = log_dir.logs[ORDERS]
-    advance_log_start(log, 29)
+    drop_below(log, 29)
     checkpoint(log_dir)
     assert parse_offsets(read_file(disk, join(ROOT, LOG_START_CHECKPOINT))) == {ORDERS: 29}
     truncate_fully(log, 5)

@@ -10,10 +10,10 @@ from minikafka.storage.disk import join
 from minikafka.storage.durability import Durability, GroupCommit, Verdict, is_behind, is_flush_due
 from minikafka.storage.log import Log
 from minikafka.storage.log_dir import LogDir
-from minikafka.storage.trimming import advance_log_start, truncate_to
+from minikafka.storage.trimming import truncate_to
 from tests.sim.memory_disk import MemoryDisk, PowerCut
 from tests.storage.dirs import ROOT, checkpoint, created, restart, start
-from tests.storage.logs import NOW_MS, SMALL, append, contents, flush
+from tests.storage.logs import NOW_MS, SMALL, append, contents, drop_below, flush
 
 ORDERS = ("orders", 0)
 OTHERS = ("orders", 1)
@@ -309,7 +309,7 @@ def test_segments_retired_during_a_round_are_no_failure() -> None:
         desk.write(desk.orders, f"{number}")
     made = desk.commit.next_round()
     assert made is not None and len(made.plans[0][1].work.files) > 1
-    assert advance_log_start(desk.orders, 39)
+    assert drop_below(desk.orders, 39)
     made.run()
     assert len(desk.commit.complete(made)) == 40
     assert desk.orders.recovery_point == 40 and not desk.log_dir.is_offline
@@ -342,7 +342,7 @@ class Life:
             elif act < 0.70 and log.recovery_point > log.log_start_offset:
                 offset = self.rng.randint(log.log_start_offset, log.recovery_point)
                 self.deleted[log.directory] = offset
-                advance_log_start(log, offset)
+                drop_below(log, offset)
             elif under_way is None:
                 under_way = self.desk.commit.next_round()
             else:

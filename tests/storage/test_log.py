@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.protocol.errors import CorruptRecord, OffsetOutOfRangeError
+from minikafka.protocol.errors import OffsetOutOfRangeError
 from minikafka.protocol.records.batch import read_whole_batches
 from minikafka.protocol.records.control import ControlType
 from minikafka.storage.config import LogConfig
@@ -12,7 +12,7 @@ from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Log
-from minikafka.storage.trimming import advance_log_start, truncate_fully, truncate_to
+from minikafka.storage.trimming import truncate_fully, truncate_to
 from tests.storage.logs import (
     NOW_MS,
     SMALL,
@@ -21,6 +21,7 @@ from tests.storage.logs import (
     batch_of,
     batches_from,
     contents,
+    drop_below,
     end_txn,
     flush,
     open_log,
@@ -226,7 +227,7 @@ def test_starting_over(folder: str) -> None:
 
 def test_moving_the_start(folder: str) -> None:
     log = filled(folder)
-    expired = advance_log_start(log, 80)
+    expired = drop_below(log, 80)
     assert expired
     assert contents(log) == expected()[80:]
     with pytest.raises(OffsetOutOfRangeError):
@@ -235,48 +236,6 @@ def test_moving_the_start(folder: str) -> None:
     for segment in log.retired:
         segment.unlink_deleted()
     assert not list(Path(folder).glob("*.deleted"))
-
-
-# ------------------------------------------------------------------------------------------ followers
-
-
-def test_a_follower_has_the_same_bytes(folder: str, tmp_path: Path) -> None:
-    leader = filled(folder)
-    follower = open_log(RealDisk(), str(tmp_path / "copy-0"))
-    while follower.log_end_offset < leader.log_end_offset:
-        follower.append_as_follower(read(leader, follower.log_end_offset, 700), NOW_MS)
-    assert contents(follower) == contents(leader)
-    assert follower.epochs.entries() == leader.epochs.entries()
-    joined = [b"".join(Path(s.path(".log")).read_bytes() for s in log.segments) for log in (leader, follower)]
-    assert joined[0] == joined[1]
-
-
-def test_a_follower_refuses_what_does_not_follow(folder: str, tmp_path: Path) -> None:
-    leader = filled(folder)
-    follower = open_log(RealDisk(), str(tmp_path / "copy-0"))
-    records = bytearray(read(leader, 0, 700))
-    follower.append_as_follower(records, NOW_MS)
-    with pytest.raises(CorruptRecord, match="is next"):
-        follower.append_as_follower(records, NOW_MS)
-    later = bytearray(read(leader, follower.log_end_offset, 300))
-    later[65] ^= 1
-    end = follower.log_end_offset
-    with pytest.raises(CorruptRecord, match="CRC"):
-        follower.append_as_follower(later, NOW_MS)
-    assert follower.log_end_offset == end
-    assert follower.append_as_follower(b"", NOW_MS) is None
-
-
-def test_epochs_survive_a_crash(folder: str) -> None:
-    log = open_log(RealDisk(), folder)
-    log.start_epoch(3)
-    append(log, b"a", epoch=3)
-    append(log, b"b", epoch=7)
-    again = open_log(RealDisk(), folder)
-    assert again.epochs.entries() == [(3, 0), (7, 1)]
-    assert again.end_offset_for_epoch(3) == (3, 1)
-    assert again.end_offset_for_epoch(5) == (3, 1)
-    assert again.end_offset_for_epoch(7) == (7, 2)
 
 
 # -------------------------------------------------------------------------------- producers, transactions

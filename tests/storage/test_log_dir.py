@@ -13,7 +13,7 @@ from minikafka.storage.formats import (
     parse_offsets,
 )
 from minikafka.storage.log_dir import LogDir
-from minikafka.storage.trimming import advance_log_start, truncate_to
+from minikafka.storage.trimming import truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.dirs import (
     IDENTITY,
@@ -27,7 +27,7 @@ from tests.storage.dirs import (
     restart,
     start,
 )
-from tests.storage.logs import NOW_MS, SMALL, append, contents, flush
+from tests.storage.logs import NOW_MS, SMALL, append, contents, drop_below, flush
 from tests.storage.recorded import lay_out, recorded_files
 
 ORDERS = ("orders", 0)
@@ -159,7 +159,7 @@ def test_checkpoints_say_how_far_the_logs_are() -> None:
     log_dir = filled(disk)
     orders = log_dir.logs[ORDERS]
     flush(orders)
-    advance_log_start(orders, 3)
+    drop_below(orders, 3)
     checkpoint(log_dir)
     assert log_dir.checkpoint() is None
     read = [parse_offsets(read_file(disk, join(ROOT, name))) for name in CHECKPOINTS[:3]]
@@ -173,7 +173,7 @@ def test_a_log_start_that_the_first_segment_tells_is_not_written() -> None:
     disk = MemoryDisk()
     log_dir = filled(disk)
     orders = log_dir.logs[ORDERS]
-    advance_log_start(orders, [*orders.segments][1].base_offset)
+    drop_below(orders, [*orders.segments][1].base_offset)
     assert orders.log_start_offset == orders.segments.first.base_offset > 0
     checkpoint(log_dir)
     assert parse_offsets(read_file(disk, join(ROOT, LOG_START_CHECKPOINT))) == {}

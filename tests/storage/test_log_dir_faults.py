@@ -19,7 +19,6 @@ from minikafka.storage.formats import (
     REPLICATION_CHECKPOINT,
 )
 from minikafka.storage.log_dir import LogDir
-from minikafka.storage.trimming import advance_log_start
 from tests.sim.memory_disk import Fault, MemoryDisk
 from tests.storage.dirs import (
     IDENTITY,
@@ -32,7 +31,7 @@ from tests.storage.dirs import (
     start,
     write_file,
 )
-from tests.storage.logs import NOW_MS, SMALL, append, contents, flush
+from tests.storage.logs import NOW_MS, SMALL, append, contents, drop_below, flush
 
 ORDERS = ("orders", 0)
 OTHERS = ("orders", 1)
@@ -152,7 +151,7 @@ def test_no_checkpoint_however_bad_is_an_error(kind: str, is_clean: bool) -> Non
                 append(log, b"%d" % number)
             flush(log)
             log.update_high_watermark(30)
-        advance_log_start(log_dir.logs[OTHERS], 30)
+        drop_below(log_dir.logs[OTHERS], 30)
         log_dir.checkpoints.first_dirty[ORDERS] = 30
         checkpoint(log_dir)
         if is_clean:

@@ -13,7 +13,7 @@ from minikafka.protocol.records.control import ControlType
 from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.log import Log
-from minikafka.storage.trimming import advance_log_start, truncate_to
+from minikafka.storage.trimming import truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.batches import make_batch
 from tests.storage.logs import (
@@ -24,6 +24,7 @@ from tests.storage.logs import (
     append_in_txn,
     batches_from,
     contents,
+    drop_below,
     edit,
     end_txn,
     filled,
@@ -222,14 +223,14 @@ def test_the_largest_timestamp_is_one_that_can_be_read(folder: str) -> None:
     for number, stamp in enumerate((1, 9, 5, 7, 3)):
         append(log, b"%d" % number, timestamp_ms=NOW_MS + stamp)
     assert largest(log) == (NOW_MS + 9, 1, 0)
-    advance_log_start(log, 2)
+    drop_below(log, 2)
     assert largest(log) == (NOW_MS + 7, 3, 0)
     log.roll()
     append(log, b"6", timestamp_ms=NOW_MS + 6)
     assert largest(log) == (NOW_MS + 7, 3, 0)
-    advance_log_start(log, 4)
+    drop_below(log, 4)
     assert largest(log) == (NOW_MS + 6, 5, 0)
-    advance_log_start(log, 6)
+    drop_below(log, 6)
     assert largest(log) is None
 
 
@@ -239,6 +240,6 @@ def test_an_open_transaction_whose_start_was_deleted(folder: str) -> None:
     append(log, b"two")
     append(log, b"three")
     log.update_high_watermark(3)
-    advance_log_start(log, 2)
+    drop_below(log, 2)
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark
     assert log.last_stable_offset == 2

@@ -21,10 +21,10 @@ from minikafka.storage.flushing import FlushPlan
 from minikafka.storage.log import Log
 from minikafka.storage.producers import Origin
 from minikafka.storage.reading import ReadPlan
-from minikafka.storage.trimming import advance_log_start, truncate_fully, truncate_to
+from minikafka.storage.trimming import truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.log_model import LogModel, Stored, stored
-from tests.storage.logs import NOW_MS, SMALL, batches_from, open_log
+from tests.storage.logs import NOW_MS, SMALL, batches_from, drop_below, open_log
 
 RUNS = int(os.environ.get("MODEL_RUNS", "70"))
 DIRECTORY = "orders-0"
@@ -234,7 +234,7 @@ class LogMachine(RuleBasedStateMachine):
         start = self.model.log_start_offset
         # Where transactions are open, what comes before them may go.
         offset = start + round((self.model.last_stable_offset() - start) * part)
-        expired = advance_log_start(self.log, offset)
+        expired = drop_below(self.log, offset)
         self.model.advance(offset)
         assert all(segment not in list(self.log.segments) for segment in expired)
 

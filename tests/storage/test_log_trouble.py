@@ -181,6 +181,21 @@ def test_starting_over_forgets_epochs_for_good(folder: str) -> None:
     assert open_log(RealDisk(), folder, recovery_point=60, log_start_offset=100).epochs.entries() == []
 
 
+def test_stops_do_not_leave_more_and_more_snapshots() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, "t-0")
+    for number in range(5):
+        append(log, b"%d" % number)
+        log.close()
+        log = open_log(disk, "t-0", is_clean=True)
+        assert [name for name in disk.list("t-0") if name.endswith(".snapshot")] == [f"{number + 1:020}.snapshot"]
+    log.roll()
+    append(log, b"x")
+    log.close()
+    open_log(disk, "t-0", is_clean=True)
+    assert [name[18:20] for name in disk.list("t-0") if name.endswith(".snapshot")] == ["05", "06"]
+
+
 def test_no_snapshot_of_what_was_cut_off_is_used() -> None:
     disk = MemoryDisk()
     log = open_log(disk, "p-0")

@@ -8,7 +8,8 @@ from minikafka.protocol.errors import OffsetOutOfRangeError, PolicyViolationErro
 from minikafka.storage.config import LogConfig
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log import Log
-from minikafka.storage.retention import apply_retention, delete_records, expired_by_size, expired_by_time
+from minikafka.storage.retention import apply_retention, delete_records, expire, expired_by_size, expired_by_time
+from minikafka.storage.trimming import retire_below_log_start
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.compacting import COMPACTED, compact, put
 from tests.storage.logs import NOW_MS, SMALL, append, contents, open_log
@@ -178,13 +179,42 @@ def test_delete_records() -> None:
     log = filled()
     log.high_watermark = 8
     assert delete_records(log, 3) == 3
-    assert bases(log)[0] == 3
+    # Segments go with the next round of retention, whatever the policy.
+    assert bases(log)[0] == 0
+    assert [segment.base_offset for segment in apply_retention(log, NOW_MS)] == [0, 1, 2]
     assert delete_records(log, 1) == 3
     for offset in (-2, 9):
         with pytest.raises(OffsetOutOfRangeError):
             delete_records(log, offset)
     assert delete_records(log, -1) == 8
     assert contents(log)[0][0] == 8
+
+
+def test_a_little_at_a_time() -> None:
+    disk = MemoryDisk()
+    log = filled(disk=disk)
+    log.update_high_watermark(log.log_end_offset)
+    now_ms, starts = NOW_MS + 2 * HOUR_MS, []
+    while expire(log, now_ms, count_max=3):
+        starts.append(log.log_start_offset)
+        while (number := log.unsynced_retirements) or retire_below_log_start(log, 1):
+            # Somebody else waits for the disk.
+            if number:
+                disk.fsync_dir(log.directory)
+                log.retirements_synced(number)
+    assert starts == [3, 6, 9, 10]
+    assert bases(log) == [10] and len(log.retired) == 10
+
+
+def test_nothing_waits_for_the_disk_if_somebody_else_does() -> None:
+    disk = MemoryDisk()
+    log = filled(disk=disk)
+    log.update_high_watermark(log.log_end_offset)
+    expire(log, NOW_MS + 2 * HOUR_MS)
+    before = len(disk.ops)
+    while retire_below_log_start(log, 1):
+        log.retirements_synced(log.unsynced_retirements)
+    assert not [op for op in disk.ops[before:] if op.kind in ("sync", "flush", "fsync_dir")]
 
 
 def test_records_of_a_compacted_topic_are_not_deleted() -> None:
