@@ -88,6 +88,9 @@ bench-start: setup ## time `minikafka up` from nothing to the first message, wit
 bench-idle: setup ## hold 10,000 idle connections while others work
 	$(BIN)/python -m bench.idle $(ARGS)
 
+compat-suite: setup java ## put kafka-python's own integration tests to a broker
+	$(BIN)/python -m tests.compat.kafka_python_suite.run $(ARGS)
+
 fuzz: setup ## fuzz the decoders (RUNS=1000000 inputs each)
 	@$(PIP) install --quiet --no-build-isolation --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/fuzz_messages.py -runs=$(RUNS)
