@@ -17,9 +17,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka.broker.replicas.loading import load
-from minikafka.broker.replicas.upkeep import Upkeep
-
 from minikafka.broker.clock import Clock, SystemClock
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config_watch import ConfigWatch, refresh_topics
@@ -32,7 +29,9 @@ from minikafka.broker.metadata import Metadata
 from minikafka.broker.network.dispatch import Dispatcher
 from minikafka.broker.network.net import Net, TcpNet
 from minikafka.broker.network.server import Listener, Server
+from minikafka.broker.replicas.loading import load
 from minikafka.broker.replicas.partitions import Partitions
+from minikafka.broker.replicas.upkeep import Upkeep
 from minikafka.broker.routes import all_routes
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork, Work
@@ -90,6 +89,10 @@ class Broker:
         self._upkeep: Upkeep | None = None
         self._controller: ControllerTask | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def is_controller(self) -> bool:
+        return self._controller is not None and self._controller.is_active
 
     # -------------------------------------------------------------------------------------------------- start
 
@@ -207,11 +210,11 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is in flight, close the logs cleanly, and leave the cluster."""
-        if self._server is not None:
-            await self._server.stop(_GRACE_SECONDS)
         await _cancel(self._tasks)
         if self._controller is not None:
             await self._controller.stop()
+        if self._server is not None:
+            await self._server.stop(_GRACE_SECONDS)
         if self._upkeep is not None:
             await self._upkeep.stop()
         if self.context is not None:

@@ -103,7 +103,7 @@ class Dispatcher:
         self._opened: asyncio.Event | None = None
 
     def hold(self) -> None:
-        """Let all requests wait but those of the control plane: this broker does not know the cluster yet."""
+        """Let requests wait that are about the cluster: this broker does not know it yet."""
         self._opened = asyncio.Event()
 
     def release(self) -> None:
@@ -126,7 +126,7 @@ class Dispatcher:
         header, pos = decode_request_header(frame, flexible)
         call = Call(api.request.decode(frame, version, pos), version, header.client_id, connection)
         out = start_frame(encode_response_header(correlation_id, response_header_is_flexible(key, flexible)))
-        if self._opened is not None and not route.is_control:
+        if self._opened is not None and not route.is_control and key != API_VERSIONS_KEY:
             return self._wait_and_handle(route, call, out, began)
         answer = route.handler(call)
         if isinstance(answer, _ANSWERS):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from minikafka.broker.network.net import Net
 from minikafka.protocol.control_codec import CONTROL_VERSION, ControlMessage
@@ -97,8 +97,8 @@ class Peer(asyncio.BufferedProtocol):
     # --------------------------------------------------------------------------------- the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # The transports of uvloop are like asyncio's, but no subclasses of them.
+        self._transport = transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()
