@@ -21,6 +21,15 @@ from minikafka.broker.work import Work
 
 log: Final = logging.getLogger(__name__)
 
+_REASONS: Final = {
+    200: "OK",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 _HEAD_BYTES_MAX: Final = 8 * 1024
 _CONNECTIONS_MAX: Final = 64
 _BACKLOG: Final = 64
@@ -187,7 +196,8 @@ class _Connection(asyncio.Protocol):
         ]
         if answer.status == 405:
             headers.append(("Allow", "GET, HEAD"))
-        self._send(h11.Response(status_code=answer.status, headers=headers))
+        reason = _REASONS.get(answer.status, "Bad Request")
+        self._send(h11.Response(status_code=answer.status, headers=headers, reason=reason))
         if with_body:
             self._send(h11.Data(data=answer.body))
         self._send(h11.EndOfMessage())

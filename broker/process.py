@@ -15,16 +15,23 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from minikafka.broker.clock import SystemClock
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config.errors import ConfigError
 from minikafka.broker.config.load import load
 from minikafka.broker.fd_limit import raise_fd_limit
+from minikafka.broker.http import HttpServer
 from minikafka.broker.lifeline import Lifeline
 from minikafka.broker.logs import Format, set_up
+from minikafka.broker.network.net import TcpNet
 from minikafka.broker.node import Broker
+from minikafka.broker.pages import Pages
+from minikafka.broker.watchdog import Watchdog, collections_counted
+from minikafka.broker.work import LoopWork
 from minikafka.broker.zookeeper.coord import CoordError
 from minikafka.broker.zookeeper.registration import DuplicateBroker
 from minikafka.storage.dir_identity import NotOurs
@@ -93,16 +100,38 @@ async def _serve(config: BrokerConfig, lifeline: Lifeline | None) -> None:
     if lifeline is not None:
         lifeline.watch(told.set)
     broker = Broker(config)
-    if not await _start(broker, told):
-        return
-    # What is there now stays, so the collector need not look through it again and again.
-    gc.freeze()
-    gc.set_threshold(*_COLLECT_AFTER)
-    if lifeline is not None:
-        lifeline.tell(ready=True)
-    await told.wait()
-    log.info("stopping")
-    await broker.stop()
+    with collections_counted(broker.statistics.loop):
+        async with _observed(broker, config) as pages:
+            if not await _start(broker, told):
+                return
+            # What is there now stays, so the collector need not look through it again and again.
+            gc.freeze()
+            gc.set_threshold(*_COLLECT_AFTER)
+            if lifeline is not None:
+                lifeline.tell(ready=True)
+            await told.wait()
+            log.info("stopping")
+            pages.is_stopping = True
+            await broker.stop()
+
+
+@asynccontextmanager
+async def _observed(broker: Broker, config: BrokerConfig) -> AsyncIterator[Pages]:
+    """The watchdog and the HTTP port, which are there from before the broker starts until after it has stopped."""
+    work = LoopWork()
+    watchdog = Watchdog(SystemClock(), broker.statistics)
+    pages = Pages(broker, watchdog.recent, work)
+    http = HttpServer(pages.table(), TcpNet(), work)
+    try:
+        work.spawn(watchdog.run(), "watchdog")
+        if config.minikafka_http_port >= 0:
+            host = config.listeners[0].host
+            port = await http.start(host, config.minikafka_http_port)
+            log.info("health and metrics are at http://%s:%d", host or "*", port)
+        yield pages
+    finally:
+        http.stop()
+        await work.stop()
 
 
 async def _start(broker: Broker, told: asyncio.Event) -> bool:
