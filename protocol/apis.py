@@ -6,7 +6,6 @@ be read and written.  The inter-broker APIs that travel as msgpack are in `contr
 
 from typing import Final, NamedTuple
 
-from minikafka.protocol.control_codec import ControlMessage
 from minikafka.protocol.message import Request, Response
 from minikafka.protocol.messages import (
     acls,
@@ -33,8 +32,8 @@ class Api(NamedTuple):
 
     key: int
     name: str
-    request: type[Request] | type[ControlMessage]
-    response: type[Response] | type[ControlMessage]
+    request: type[Request]
+    response: type[Response]
 
     @property
     def versions(self) -> tuple[int, int]:

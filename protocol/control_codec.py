@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Final, Self, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, Self, dataclass_transform
 
 import msgpack
 
@@ -71,6 +71,23 @@ class ControlMessage(ControlStruct):
         out = bytearray() if out is None else out
         out += msgpack.packb(self, default=_to_map)
         return [out]
+
+
+class ControlApi(NamedTuple):
+    """One row of the control plane, as `apis.Api` is for what clients use."""
+
+    key: int
+    name: str
+    request: type[ControlMessage]
+    response: type[ControlMessage]
+
+    @classmethod
+    def of(cls, request: type[ControlMessage], response: type[ControlMessage]) -> Self:
+        return cls(request.api_key, request.__name__.removesuffix("Request"), request, response)
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        return self.request.versions
 
 
 class _Budget:

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from minikafka.broker.context import Context
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.broker.replicas.partitions import Errors
-from minikafka.protocol.apis import Api
 from minikafka.protocol.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -22,11 +21,12 @@ from minikafka.protocol.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from minikafka.protocol.control_codec import ControlApi
 from minikafka.protocol.errors import ErrorCode
 
-LEADER_AND_ISR: Final = Api(4, "LeaderAndIsr", LeaderAndIsrRequest, LeaderAndIsrResponse)
-STOP_REPLICA: Final = Api(5, "StopReplica", StopReplicaRequest, StopReplicaResponse)
-UPDATE_METADATA: Final = Api(6, "UpdateMetadata", UpdateMetadataRequest, UpdateMetadataResponse)
+LEADER_AND_ISR: Final = ControlApi.of(LeaderAndIsrRequest, LeaderAndIsrResponse)
+STOP_REPLICA: Final = ControlApi.of(StopReplicaRequest, StopReplicaResponse)
+UPDATE_METADATA: Final = ControlApi.of(UpdateMetadataRequest, UpdateMetadataResponse)
 
 
 class _FromController(Protocol):

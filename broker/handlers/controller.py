@@ -10,17 +10,17 @@ from typing import Final
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
-from minikafka.protocol.apis import Api
 from minikafka.protocol.control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from minikafka.protocol.control_codec import ControlApi
 from minikafka.protocol.errors import KafkaError
 
-CONTROLLED_SHUTDOWN: Final = Api(7, "ControlledShutdown", ControlledShutdownRequest, ControlledShutdownResponse)
-ALTER_PARTITION: Final = Api(56, "AlterPartition", AlterPartitionRequest, AlterPartitionResponse)
+CONTROLLED_SHUTDOWN: Final = ControlApi.of(ControlledShutdownRequest, ControlledShutdownResponse)
+ALTER_PARTITION: Final = ControlApi.of(AlterPartitionRequest, AlterPartitionResponse)
 
 
 def routes(context: Context, controller: ControllerTask) -> list[Route]:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from minikafka.broker.network.connection import Connection, Parts, Reply
 from minikafka.broker.statistics import Statistics
 from minikafka.protocol.apis import Api
-from minikafka.protocol.control_codec import ControlMessage
+from minikafka.protocol.control_codec import ControlApi, ControlMessage
 from minikafka.protocol.errors import DecodeError, ErrorCode
 from minikafka.protocol.frame import finish_frame, start_frame
 from minikafka.protocol.headers import (
@@ -79,7 +79,7 @@ Handler = Callable[[Call], Answer | Awaitable[Answer | None] | None]
 class Route(NamedTuple):
     """An API that this broker serves."""
 
-    api: Api
+    api: Api | ControlApi
     handler: Handler
     operation: Operation
     resource: Resource
