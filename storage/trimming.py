@@ -147,12 +147,9 @@ def retire_below_log_start(log: Log, count_max: int | None = None) -> list[Segme
     So there is a sync before each; whoever must not wait for it sees to it before (`Log.unsynced_retirements`), and
     takes one segment at a time.
     """
-    if log.swap is not None:
-        return []
     expired: list[Segment] = []
-    for segment in log.segments:
-        next_base = log.segments.next_base(segment)
-        if next_base is None or next_base > log.log_start_offset or len(expired) == count_max:
+    for segment in log.segments if log.swap is None else ():
+        if not _is_below_log_start(log, segment) or len(expired) == count_max:
             break
         expired.append(segment)
     if not expired:
@@ -166,6 +163,16 @@ def retire_below_log_start(log: Log, count_max: int | None = None) -> list[Segme
     except OSError as error:
         raise log.failure("delete segments", error) from error
     return expired
+
+
+def is_retirement_due(log: Log) -> bool:
+    """Whether there is anything for `retire_below_log_start` to do."""
+    return log.swap is None and _is_below_log_start(log, log.segments.first)
+
+
+def _is_below_log_start(log: Log, segment: Segment) -> bool:
+    next_base = log.segments.next_base(segment)
+    return next_base is not None and next_base <= log.log_start_offset
 
 
 def retire(log: Log, segments: Iterable[Segment]) -> None:
