@@ -188,6 +188,17 @@ class FakeBroker:
         """Wait for what this broker will have been told."""
         assert await self.metadata.wait_until(lambda: bool(holds()), timeout_seconds)
 
+    async def until_isr(self, topic: str, index: int, isr: list[int]) -> None:
+        def holds() -> bool:
+            state = self.metadata.partition(topic, index)
+            return state is not None and state.isr == isr
+
+        await self.until(holds)
+
+    async def until_epoch(self, epoch: int) -> None:
+        """Wait until it has heard of a registration."""
+        await self.until(lambda: epoch in [each.broker_epoch for each in self.metadata.brokers.values()])
+
     async def until_met(self, brokers: int) -> None:
         await self.until(lambda: len(self.metadata.brokers) >= brokers)
 

@@ -1,0 +1,109 @@
+"""The rules as tables: from a state, and who is alive, to the next state."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.broker.controller.leader_election import first_state, preferred, repaired, without_leaving
+from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateNode
+
+EPOCH = 9
+
+
+def state(leader: int, *isr: int, epoch: int = 5, recovering: bool = False) -> StateNode:
+    return StateNode(leader, epoch, isr, 8, recovering)
+
+
+def decided(leader: int, *isr: int, recovering: bool = False) -> StateNode:
+    """What a controller of epoch 9 makes of a state of leader epoch 5."""
+    return StateNode(leader, 6, isr, EPOCH, recovering)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "alive", "expected"),
+    [
+        ((1, 2, 3), {1, 2, 3}, StateNode(1, 0, (1, 2, 3), EPOCH)),
+        ((3, 1, 2), {1, 2, 3}, StateNode(3, 0, (3, 1, 2), EPOCH)),
+        ((3, 1, 2), {1, 2}, StateNode(1, 0, (1, 2), EPOCH)),
+        ((3,), {1, 2}, None),
+    ],
+)
+def test_first_states(replicas: tuple[int, ...], alive: set[int], expected: StateNode | None) -> None:
+    assert first_state(Assignment(replicas), alive.__contains__, EPOCH) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "alive", "unclean", "after"),
+    [
+        # All is well.
+        (state(1, 1, 2, 3), {1, 2, 3}, False, None),
+        (state(1, 1, 3), {1, 3}, False, None),
+        # One that is not in sync comes or goes: no matter.
+        (state(1, 1, 2), {1, 2}, True, None),
+        # A follower in sync dies.
+        (state(1, 1, 2, 3), {1, 3}, False, decided(1, 1, 3)),
+        (state(2, 1, 2, 3), {2}, True, decided(2, 2)),
+        # The leader dies: the first of the assignment that is alive and in sync, in whatever order the ISR is.
+        (state(1, 1, 2, 3), {2, 3}, False, decided(2, 2, 3)),
+        (state(1, 3, 2, 1), {2, 3}, False, decided(2, 3, 2)),
+        (state(1, 1, 3), {2, 3}, True, decided(3, 3)),
+        # No one in sync is left: nobody leads, and nobody is removed.
+        (state(1, 1), {2, 3}, False, decided(NO_LEADER, 1)),
+        (state(1, 1, 2), {3}, False, decided(NO_LEADER, 1, 2)),
+        (state(1, 1, 2, 3), set(), True, decided(NO_LEADER, 1, 2, 3)),
+        (state(NO_LEADER, 1, 2), {3}, False, None),
+        # Unless losing records is preferred.
+        (state(1, 1), {2, 3}, True, decided(2, 2, recovering=True)),
+        (state(NO_LEADER, 1), {3}, True, decided(3, 3, recovering=True)),
+        # One in sync comes back.
+        (state(NO_LEADER, 1, 2), {2, 3}, False, decided(2, 2)),
+        (state(NO_LEADER, 1, 2), {1, 2, 3}, True, decided(1, 1, 2)),
+        # Recovering is for the leader to end.
+        (state(1, 1, recovering=True), {2}, False, decided(NO_LEADER, 1, recovering=True)),
+    ],
+)
+def test_repairs(before: StateNode, alive: set[int], unclean: bool, after: StateNode | None) -> None:
+    replicas = Assignment((1, 2, 3))
+    assert repaired(replicas, before, alive.__contains__, EPOCH, unclean=unclean) == after
+    if after is not None:
+        # What was decided once is not decided again.
+        assert repaired(replicas, after, alive.__contains__, EPOCH, unclean=unclean) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "may_lead", "after"),
+    [
+        # It leads: somebody else in sync does, who is not leaving as well.
+        (state(1, 1, 2, 3), {2, 3}, decided(2, 2, 3)),
+        (state(1, 1, 2, 3), {3}, decided(3, 3)),
+        (state(1, 1, 3), {2, 3}, decided(3, 3)),
+        # Nobody else can: it goes on until it is gone.
+        (state(1, 1), {2, 3}, None),
+        (state(1, 1, 2), {3}, None),
+        # It follows: it leaves the ISR, unless it is the last.
+        (state(2, 1, 2, 3), {2, 3}, decided(2, 2, 3)),
+        (state(2, 2, 3), {2, 3}, None),
+        (state(NO_LEADER, 1), {2}, None),
+        (state(NO_LEADER, 1, 3), {2}, None),
+    ],
+)
+def test_broker_1_leaves(before: StateNode, may_lead: set[int], after: StateNode | None) -> None:
+    assert without_leaving(Assignment((1, 2, 3)), before, 1, may_lead.__contains__, EPOCH) == after
+
+
+@pytest.mark.parametrize(
+    ("assignment", "before", "may_lead", "after"),
+    [
+        (Assignment((1, 2)), state(2, 2, 1), {1, 2}, decided(1, 2, 1)),
+        (Assignment((1, 2)), state(1, 1, 2), {1, 2}, None),
+        (Assignment((1, 2)), state(2, 2), {1, 2}, None),
+        (Assignment((1, 2)), state(2, 2, 1), {2}, None),
+        # While it is being moved, the first that stays is preferred.
+        (Assignment((3, 1, 2), (3,), (1,)), state(2, 2, 1), {1, 2, 3}, None),
+        (Assignment((1, 2, 3), (), (1,)), state(3, 1, 2, 3), {1, 2, 3}, decided(2, 1, 2, 3)),
+    ],
+)
+def test_preferred_leaders(
+    assignment: Assignment, before: StateNode, may_lead: set[int], after: StateNode | None
+) -> None:
+    assert preferred(assignment, before, may_lead.__contains__, EPOCH) == after
