@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.compat.replay.cluster import Cluster
 from tests.compat.replay.needs import UNSAYABLE
+from tests.compat.replay.player import Player
 from tests.compat.replay.playing import play_all
 from tests.compat.replay.recording import all_cases
 
@@ -20,7 +21,7 @@ def main() -> int:
     args = parser.parse_args()
     cases = [case for case in all_cases() if args.only in case.name and case.name not in UNSAYABLE]
     began = time.monotonic()
-    outcomes = asyncio.run(play_all(cases, Cluster.read(args.cluster, args.replicas)))
+    outcomes = asyncio.run(play_all(cases, Cluster.read(args.cluster, args.replicas), Player))
     for name, outcome in sorted(outcomes.items()):
         if args.slow and (outcome.seconds > 5 or outcome.retries):
             print(f"{outcome.seconds:5.1f} s  {name}  {outcome.retries}")

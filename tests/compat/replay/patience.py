@@ -30,5 +30,6 @@ def is_worth_another_try(request: dict[str, Any], differences: list[str]) -> boo
 
 
 def _reads_what_a_transaction_wrote(request: dict[str, Any]) -> bool:
-    is_committed_fetch = request["api"] == "Fetch" and request["body"].get("IsolationLevel") == 1
-    return is_committed_fetch or request["api"] == "OffsetFetch"
+    if request["api"] == "Fetch":
+        return bool(request["body"].get("IsolationLevel") == 1)
+    return bool(request["api"] == "OffsetFetch")

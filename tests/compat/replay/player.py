@@ -237,17 +237,20 @@ class Player:
         if isinstance(told, str):
             return [f"recorded {told}, seen {frame.hex()}"]
         told = in_notation(told)
-        if "hex" in request:
-            answer = decoded(api_named("ApiVersions"), 0, frame)
-            shown = {"correlation_id": decode_correlation_id(frame)} | self.reader.shown(answer, 0)
-        else:
-            answer = decoded(api_named(request["api"]), request["version"], frame)
-            if _asks_for_everything(request):
-                self.reader.drop_what_others_have(answer)
-            shown = summarised(answer, told, self.reader.shown(answer, request["version"]))
+        shown = self._shown(request, told, frame)
         if self.comparison.matches(told, shown):
             return None
         return self.comparison.differences(told, shown) or [f"recorded {told}", f"seen {shown}"]
+
+    def _shown(self, request: dict[str, Any], told: Any, frame: bytes) -> Any:
+        """The answer as the recording would show it."""
+        if "hex" in request:
+            answer = decoded(api_named("ApiVersions"), 0, frame)
+            return {"correlation_id": decode_correlation_id(frame)} | self.reader.shown(answer, 0)
+        answer = decoded(api_named(request["api"]), request["version"], frame)
+        if _asks_for_everything(request):
+            self.reader.drop_what_others_have(answer)
+        return summarised(answer, told, self.reader.shown(answer, request["version"]))
 
     # --- what no step tells
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.compat.replay.cluster import Cluster
+from tests.compat.replay.oddities import OddityPlayer
 from tests.compat.replay.player import Mismatch, Player
 from tests.compat.replay.recording import Case
 
@@ -24,34 +25,32 @@ class Outcome:
     steps_left_out: int
 
 
-async def play_all(cases: Iterable[Case], cluster: Cluster) -> dict[str, Outcome]:
-    """All of them, and how each went.
+async def play_all(
+    cases: Iterable[Case], cluster: Cluster, odd_player: type[Player] = OddityPlayer
+) -> dict[str, Outcome]:
+    """All of them, and how each went. Informative ones are played by `odd_player`.
 
     When a topic goes, Kafka's coordinators also let go of empty groups, which other cases look at. So cases that
     delete topics are played first.
     """
-    rounds: dict[bool, list[Case]] = {True: [], False: []}
-    for case in cases:
-        rounds[case.deletes_topics].append(case)
-    return await _play_round(rounds[True], cluster) | await _play_round(rounds[False], cluster)
+    players = {case.name: (odd_player if case.is_informative else Player)(case, cluster) for case in cases}
+    deleting = {name: player for name, player in players.items() if player.case.deletes_topics}
+    others = {name: player for name, player in players.items() if name not in deleting}
+    return await _play_round(deleting) | await _play_round(others)
 
 
-async def _play_round(cases: list[Case], cluster: Cluster) -> dict[str, Outcome]:
+async def _play_round(players: dict[str, Player]) -> dict[str, Outcome]:
     turns = asyncio.Semaphore(AT_A_TIME)
-    outcomes: dict[str, Outcome] = {}
 
-    async def play(case: Case) -> None:
+    async def play(player: Player) -> Outcome:
         async with turns:
-            outcomes[case.name] = await play_one(case, cluster)
+            return await play_one(player)
 
-    async with asyncio.TaskGroup() as group:
-        for case in cases:
-            group.create_task(play(case))
-    return outcomes
+    outcomes = await asyncio.gather(*map(play, players.values()))
+    return dict(zip(players, outcomes, strict=True))
 
 
-async def play_one(case: Case, cluster: Cluster) -> Outcome:
-    player = Player(case, cluster)
+async def play_one(player: Player) -> Outcome:
     began = time.monotonic()
     trouble = ""
     try:

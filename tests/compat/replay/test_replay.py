@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.compat.replay.needs import missing
+from tests.compat.replay.needs import is_answerable_oddity, missing
 from tests.compat.replay.playing import Outcome
 from tests.compat.replay.recording import Case, all_cases
 
@@ -18,10 +18,24 @@ def parameters() -> list[object]:
     ]
 
 
+def oddities() -> list[object]:
+    return [pytest.param(case, id=case.name) for case in all_cases() if is_answerable_oddity(case)]
+
+
 @pytest.mark.needs("java")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("asked", parameters())
 def test_answers_are_the_recorded_ones(asked: Case, outcomes: dict[str, Outcome]) -> None:
+    trouble = outcomes[asked.name].trouble
+    assert not trouble, f"\n{trouble}"
+
+
+@pytest.mark.needs("java")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "asked", [pytest.param(case, id=case.name) for case in all_cases() if is_answerable_oddity(case)]
+)
+def test_where_kafka_fails_the_answer_is_clear(asked: Case, outcomes: dict[str, Outcome]) -> None:
     trouble = outcomes[asked.name].trouble
     assert not trouble, f"\n{trouble}"
 
