@@ -30,6 +30,9 @@ IPS: Final = "ips"
 
 DEFAULT: Final = "<default>"
 
+NO_NODES: Final = frozenset({"", ".", ".."})
+"""Names that are left as they are by encoding, and that no node can have."""
+
 _CONFIG_VERSION: Final = 1
 _CHANGE_VERSION: Final = 2
 _CHANGE_NAME: Final = "config_change_"

@@ -109,6 +109,7 @@ async def test_a_slow_disk_keeps_nobody_waiting() -> None:
         broker.context.partitions.log_dirs.create(("u", 0), None, broker.live.topic("u").log, now_ms=0, is_new=True)
         work.held.set()
         assert places(await asked) == {"/data": [("t", [0]), ("u", [0])]}
+        assert len([each for each in broker.disk.ops if each.kind == "total_bytes"]) == 1
 
 
 async def move(broker: Station, *wanted: tuple[str, str, list[int]]) -> dict[tuple[str, int], str]:
