@@ -32,6 +32,10 @@ from minikafka.broker.network.server import Listener, Server
 from minikafka.broker.replicas.loading import load
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.replicas.upkeep import Upkeep
+from minikafka.broker.replication.controller_link import ControllerLink
+from minikafka.broker.replication.followers import Followers
+from minikafka.broker.replication.hand_over import hand_over
+from minikafka.broker.replication.isr import IsrProposals
 from minikafka.broker.routes import all_routes
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork, Work
@@ -88,6 +92,8 @@ class Broker:
         self._server: Server | None = None
         self._upkeep: Upkeep | None = None
         self._controller: ControllerTask | None = None
+        self._link: ControllerLink | None = None
+        self._followers: Followers | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -114,6 +120,7 @@ class Broker:
         context = await self._open_logs(coord, cluster_id)
         dispatcher = await self._open_ports(context)
         self._spawn(watch.run(), "configs")
+        self._replicate(context)
         await context.membership.join(self._describe)
         self._spawn(context.membership.run(self._describe), "membership")
         assert self._controller is not None
@@ -158,10 +165,27 @@ class Broker:
         )
         return self.context
 
+    def _replicate(self, context: Context) -> None:
+        """Follow other leaders, and keep an eye on our own followers."""
+        self._link = ControllerLink(context.broker_id, self._seams.net, self.config, self.metadata)
+        self._followers = Followers(context, self._seams.net)
+        proposals = IsrProposals(context, self._link)
+        context.partitions.on_role_changed = self._followers.on_role_changed
+        context.partitions.on_proposal = proposals.add
+        self._spawn(proposals.run(), "proposals for the ISR")
+        self._spawn(proposals.watch_lag(), "followers' lag")
+
     async def _open_ports(self, context: Context) -> Dispatcher:
         seams, config = self._seams, self.config.broker
         self._controller = ControllerTask(
-            context.broker_id, context.coord, seams.net, seams.clock, seams.work, self.config, self.metadata
+            context.broker_id,
+            context.coord,
+            seams.net,
+            seams.clock,
+            seams.work,
+            self.config,
+            self.metadata,
+            self.statistics.controller,
         )
         control = {config.inter_broker_listener_name, config.control_plane_listener_name or ""}
         dispatcher = Dispatcher(all_routes(context, self._controller), self.statistics, control)
@@ -210,11 +234,15 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is in flight, close the logs cleanly, and leave the cluster."""
+        if self._link is not None and self.context is not None and self.config.broker.controlled_shutdown_enable:
+            await hand_over(self.context, self._link)
         await _cancel(self._tasks)
         if self._controller is not None:
             await self._controller.stop()
         if self._server is not None:
             await self._server.stop(_GRACE_SECONDS)
+        if self._followers is not None:
+            await self._followers.stop()
         if self._upkeep is not None:
             await self._upkeep.stop()
         if self.context is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from minikafka.broker.controller.state import Broker, Cluster, Name
 from minikafka.broker.network.net import Net
@@ -35,16 +35,14 @@ log: Final = logging.getLogger(__name__)
 
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 
+PARTITIONS_MAX: Final = 1_000
+"""In one request, unless it is a full one: putting together more keeps the loop from its other work."""
+
 _RETRY_SECONDS: Final = 0.05
 _RETRY_SECONDS_MAX: Final = 1.0
 
 
-class Answer(Protocol):
-    """What all answers have."""
-
-    error_code: int
-
-
+_V = TypeVar("_V")
 _A = TypeVar("_A", LeaderAndIsrResponse, UpdateMetadataResponse, StopReplicaResponse)
 
 
@@ -164,7 +162,7 @@ class Channel:
     async def _tell_roles(self) -> None:
         cluster, broker_id = self._sender.cluster, self._broker.broker_id
         is_full, self._all_roles = self._all_roles, False
-        roles, self._roles = self._roles, {}
+        roles, self._roles = _split(self._roles, len(self._roles) if is_full else PARTITIONS_MAX)
         listening = list(self._listening)
         found = cluster.partitions_on(broker_id) if is_full else filter(None, map(cluster.partition, roles))
         states = [
@@ -184,15 +182,16 @@ class Channel:
             again = {name: is_new for name, is_new in roles.items() if name not in self._stops}
             self._roles = {**again, **{name: is_new or again.get(name, False) for name, is_new in self._roles.items()}}
             raise
-        self._listening = [each for each in self._listening if each not in listening]
-        _announce(listening)
+        if not self._roles:
+            self._listening = [each for each in self._listening if each not in listening]
+            _announce(listening)
 
     async def _tell_metadata(self) -> None:
         cluster = self._sender.cluster
         is_full, self._all_metadata = self._all_metadata, False
-        names, self._metadata = self._metadata, {}
+        names, self._metadata = _split(self._metadata, len(self._metadata) if is_full else PARTITIONS_MAX)
         deleted, self._deleted = self._deleted, {}
-        self._brokers_changed = False
+        self._brokers_changed = bool(self._metadata)
         found = cluster.partitions() if is_full else filter(None, map(cluster.partition, names))
         request = UpdateMetadataRequest(
             **self._fence(),
@@ -272,6 +271,14 @@ class Channel:
             self._peer.close()
         _announce(self._listening)
         self._listening = []
+
+
+def _split(items: dict[Name, _V], size: int) -> tuple[dict[Name, _V], dict[Name, _V]]:
+    """So many of the first, and the rest."""
+    if len(items) <= size:
+        return items, {}
+    listed = list(items.items())
+    return dict(listed[:size]), dict(listed[size:])
 
 
 def _announce(listening: Iterable[asyncio.Future[None]]) -> None:

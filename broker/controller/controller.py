@@ -27,6 +27,7 @@ from minikafka.broker.controller.state import Cluster, Partition
 from minikafka.broker.controller.writer import Writer
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.network.net import Net
+from minikafka.broker.statistics import ControllerStatistics
 from minikafka.broker.work import Work
 from minikafka.broker.zookeeper.coord import Coord, Waker
 from minikafka.broker.zookeeper.election import ControllerFenced, Controllership
@@ -57,7 +58,14 @@ class Controller:
     """See the module's description."""
 
     def __init__(
-        self, broker_id: int, held: Controllership, coord: Coord, net: Net, work: Work, config: LiveConfig
+        self,
+        broker_id: int,
+        held: Controllership,
+        coord: Coord,
+        net: Net,
+        work: Work,
+        config: LiveConfig,
+        statistics: ControllerStatistics,
     ) -> None:
         self.cluster = Cluster()
         self.epoch = held.epoch
@@ -66,7 +74,7 @@ class Controller:
         self._coord = coord
         self._writer = Writer(coord, held)
         self._waker = Waker()
-        self._events = Events()
+        self._events = Events(statistics)
         self._listener: asyncio.Task[None] | None = None
         sender = Sender(
             controller_id=broker_id,
@@ -80,7 +88,7 @@ class Controller:
             on_fenced=lambda: self._events.post(self._on_fenced),
         )
         self._channels = Channels(sender, work)
-        self._leaders = Leaders(self.cluster, self._writer, self._channels, config)
+        self._leaders = Leaders(self.cluster, self._writer, self._channels, config, statistics)
         self._deletions = Deletions(self.cluster, self._writer, self._channels)
 
     # ------------------------------------------------------------------------------------- asked from outside

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
+from minikafka.broker.statistics import ControllerStatistics
 from minikafka.protocol.errors import KafkaError, NotControllerError
 
 _T = TypeVar("_T")
@@ -16,7 +17,8 @@ Event: TypeAlias = Callable[[], Awaitable[None]]
 class Events:
     """See the module's description."""
 
-    def __init__(self) -> None:
+    def __init__(self, statistics: ControllerStatistics) -> None:
+        self._statistics = statistics
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         # Those who asked something and were not answered yet.
         self._asking: set[asyncio.Future[Any]] = set()
@@ -53,7 +55,9 @@ class Events:
 
     async def take(self) -> None:
         """Do what is next, as soon as there is something."""
-        await (await self._queue.get())()
+        event = await self._queue.get()
+        self._statistics.events += 1
+        await event()
 
     def close(self) -> None:
         """Nothing is done any more; whoever waits for it is told so."""

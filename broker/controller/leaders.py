@@ -13,6 +13,7 @@ from minikafka.broker.controller.channels import Channels
 from minikafka.broker.controller.state import Cluster, Partition
 from minikafka.broker.controller.writer import Writer
 from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.statistics import ControllerStatistics
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, StateNode
 from minikafka.protocol.control import (
     AlteredPartition,
@@ -39,11 +40,19 @@ Rule: TypeAlias = Callable[[Partition, StateNode], StateNode | None]
 class Leaders:
     """See the module's description."""
 
-    def __init__(self, cluster: Cluster, writer: Writer, channels: Channels, config: LiveConfig) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        writer: Writer,
+        channels: Channels,
+        config: LiveConfig,
+        statistics: ControllerStatistics,
+    ) -> None:
         self._cluster = cluster
         self._writer = writer
         self._channels = channels
         self._config = config
+        self._statistics = statistics
         self._epoch = writer.held.epoch
 
     async def change(self, partitions: Iterable[Partition], rule: Rule) -> list[Partition]:
@@ -54,9 +63,17 @@ class Leaders:
             changes = [
                 (each, new) for each in left if each.state is not None and (new := rule(each, each.state)) is not None
             ]
-            changed.update(dict.fromkeys(each for each, _ in changes))
+            before = {each: each.leader for each, _ in changes}
             left = await self._writer.write_states(changes)
+            changed.update(dict.fromkeys(before))
+            self._count(each for each, leader in before.items() if each.leader not in (leader, NO_LEADER))
         return list(changed)
+
+    def _count(self, elected: Iterable[Partition]) -> None:
+        for each in elected:
+            self._statistics.leader_elections += 1
+            if each.state is not None and each.state.is_recovering:
+                self._statistics.unclean_leader_elections += 1
 
     def tell(self, partitions: list[Partition]) -> None:
         """Replicas their roles, and everybody the rest."""

@@ -16,6 +16,7 @@ from minikafka.broker.controller.controller import Controller
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.network.net import Net
+from minikafka.broker.statistics import ControllerStatistics
 from minikafka.broker.work import Work
 from minikafka.broker.zookeeper.coord import Coord, Disconnected, NoNode, Waker
 from minikafka.broker.zookeeper.election import Controllership, elect, resign
@@ -40,6 +41,7 @@ class ControllerTask:
         work: Work,
         config: LiveConfig,
         metadata: Metadata,
+        statistics: ControllerStatistics | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._coord = coord
@@ -48,6 +50,7 @@ class ControllerTask:
         self._work = work
         self._config = config
         self._metadata = metadata
+        self._statistics = statistics or ControllerStatistics()
         self._controller: Controller | None = None
         self._running: asyncio.Task[None] | None = None
         config.add_listener(self._on_config)
@@ -107,7 +110,9 @@ class ControllerTask:
 
     async def _serve(self, held: Controllership, waker: Waker) -> None:
         """Run the controller until it is over."""
-        controller = Controller(self._broker_id, held, self._coord, self._net, self._work, self._config)
+        controller = Controller(
+            self._broker_id, held, self._coord, self._net, self._work, self._config, self._statistics
+        )
         self._controller = controller
         self._metadata.set_controller(self._broker_id)
         running = self._running = self._work.spawn(controller.run(), f"controller of epoch {held.epoch}")
