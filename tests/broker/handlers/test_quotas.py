@@ -22,7 +22,7 @@ from minikafka.protocol.messages.quotas import (
 )
 from tests.broker.handlers.recorded import agrees, names_of, play
 from tests.broker.handlers.station import Station, station
-from tests.broker.zookeeper.worlds import MemoryWorld
+from tests.broker.zookeeper.worlds import MemoryWorld, RealWorld
 from tests.protocol.recordings import cases
 
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -223,3 +223,17 @@ async def test_patience_has_an_end() -> None:
         assert await alter(broker, (U1, [("producer_byte_rate", 1.0)])) == ["REQUEST_TIMED_OUT"]
         answer = await broker.ask(DescribeClientQuotasRequest(components=[], strict=False), 1)
         assert (answer.error_code, answer.entries) == (ErrorCode.REQUEST_TIMED_OUT, None)
+
+
+@pytest.mark.needs("java")
+async def test_on_a_real_zookeeper(real_world: RealWorld) -> None:
+    async with station(routes, world=real_world) as broker:
+        odd: list[Whose] = [(("user", name),) for name in ("a/b", "<default>", "~ *+%", "ü\0\n", "...")]
+        assert await alter(broker, *((whose, [("producer_byte_rate", 7.0)]) for whose in odd)) == ["NONE"] * len(odd)
+        assert set(await describe(broker)) == set(odd)
+        assert set(await describe(broker, *((kind, EXACT, name) for kind, name in odd[3]))) == {odd[3]}
+        for name in ("", ".", ".."):
+            assert await describe(broker, ("user", EXACT, name)) == {}
+            assert await alter(broker, ((("user", name),), [("producer_byte_rate", 7.0)])) == ["INVALID_REQUEST"]
+        await alter(broker, *((whose, [("producer_byte_rate", None)]) for whose in odd))
+        assert await names_below(broker.coord, "/config/users") == []
