@@ -38,6 +38,7 @@ from minikafka.broker.zookeeper.topic_nodes import (
     TopicNode,
     delete_topic_path,
     encode_topic_id,
+    is_topic_name,
     topic_path,
 )
 from minikafka.protocol.errors import (
@@ -246,6 +247,9 @@ class TopicAdmin:
         return placed
 
     async def _read(self, name: str) -> tuple[TopicNode, int] | None:
+        if not is_topic_name(name):
+            # Its path may lead to a node that is no topic's.
+            return None
         path = topic_path(name)
         try:
             data, stat = await insist(self._coord, lambda: self._coord.get(path))

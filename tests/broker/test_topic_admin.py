@@ -197,9 +197,11 @@ async def test_partitions_that_cannot_be_added(
         await admin.add_partitions("t", count, replicas)
 
 
-async def test_partitions_for_no_topic(admin: TopicAdmin) -> None:
+@pytest.mark.parametrize("name", ["t", "", ".", "..", "there/partitions"])
+async def test_partitions_for_no_topic(admin: TopicAdmin, name: str) -> None:
+    await admin.create(Plan("there", {0: (2, 3)}, {}))
     with pytest.raises(UnknownTopicOrPartitionError):
-        await admin.add_partitions("t", 2)
+        await admin.add_partitions(name, 2)
 
 
 async def test_partitions_while_others_are_moved(coord: Coord, admin: TopicAdmin) -> None:
