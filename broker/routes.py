@@ -5,14 +5,23 @@ from __future__ import annotations
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
 from minikafka.broker.handlers import (
+    acls,
     api_versions,
+    cluster,
+    configs,
     control,
+    features,
     fetch,
     list_offsets,
+    log_dirs,
     metadata,
     produce,
     producers,
+    quotas,
     records,
+    sasl,
+    scram,
+    tokens,
     topics,
 )
 from minikafka.broker.handlers import (
@@ -23,8 +32,9 @@ from minikafka.broker.network.dispatch import Route
 
 def all_routes(context: Context, controller: ControllerTask) -> list[Route]:
     """Every row once; each key is served by one handler."""
-    families = (control, fetch, list_offsets, metadata, produce, producers, records)
-    rows = [row for family in families for row in family.routes(context)]
+    data = (control, fetch, list_offsets, metadata, produce, producers, records)
+    admin = (acls, cluster, configs, features, log_dirs, quotas, sasl, scram, tokens)
+    rows = [row for family in (*data, *admin) for row in family.routes(context)]
     rows += [*controller_requests.routes(context, controller), *topics.routes(context, controller)]
     table = {row.api.key: row for row in rows}
     assert len(table) == len(rows), "an API is served twice"
