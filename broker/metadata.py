@@ -33,6 +33,7 @@ class Metadata:
         self.controller_id: int | None = None
         self.controller_epoch = 0
         self.brokers: Mapping[int, LiveBroker] = {}
+        self.broker_epochs: Mapping[int, int] = {}
         self.topics: dict[str, Topic] = {}
         self._names: dict[bytes, str] = {}
         self._is_known = False
@@ -55,6 +56,7 @@ class Metadata:
         self.controller_id = told.controller_id
         self.controller_epoch = told.controller_epoch
         self.brokers = {broker.broker_id: broker for broker in told.brokers}
+        self.broker_epochs = {broker.broker_id: broker.broker_epoch for broker in told.brokers}
         if told.is_full:
             self.topics.clear()
             self._names.clear()

@@ -257,12 +257,14 @@ class _Fetch:
 
 def _reader(call: Call) -> Reader:
     request: FetchRequest = call.request
-    replica_id = request.replica_id
+    replica_id, epoch = request.replica_id, -1
     if call.version >= _REPLICA_STATE_VERSION:
-        replica_id = -1 if request.replica_state is None else request.replica_state.replica_id
+        state = request.replica_state
+        replica_id, epoch = (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
     is_follower = replica_id >= 0
     return Reader(
         is_committed=request.isolation_level == _READ_COMMITTED and not is_follower,
         follower_id=replica_id if is_follower else -1,
+        follower_epoch=epoch,
         may_read_follower=not is_follower and call.version >= _FOLLOWER_READ_VERSION,
     )

@@ -1,31 +1,71 @@
 """What a leader knows within one epoch: who is in sync, how far each follower is, and so what is committed.
 
-Pure bookkeeping. The high watermark is the smallest log end among the leader and all that are, or may already be, in
-sync: a replica that is about to join counts at once, one that is about to leave counts until that is settled.
+Pure bookkeeping; the rules that keep committed records from being lost:
+
+- The high watermark is the smallest log end of the *maximal* ISR: what the controller has decided, and whoever is
+  proposed to join. A replica that joins counts at once, one that leaves counts until that is settled.
+- It waits too for whoever has just caught up and may join: else a follower that keeps up would never be let in.
+- A follower may join when it has everything that is committed, and everything from before this epoch: a new leader
+  may know of less that is committed than the old one had shown.
+- A follower is out of sync when it has not had all that the leader had for `replica.lag.time.max.ms`.
+- One proposal at a time. Until it is answered, the ISR that counts for producers is the one that was decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+NO_BROKER_EPOCH: Final = -1
 
 
 @dataclass(slots=True)
 class Follower:
-    """How far a follower is, by its last fetch."""
+    """How far a follower is, by its fetches."""
 
     log_end_offset: int = -1
     log_start_offset: int = -1
-    broker_epoch: int = -1
-    fetched_ms: int = 0
+    broker_epoch: int = NO_BROKER_EPOCH
+    """Of the process that fetched: one that was started since may have lost what it had."""
     caught_up_ms: int = 0
     """When it last had all that the leader had."""
+    fetched_ms: int = 0
+    leader_end_offset: int = 0
+    """How far the leader was at the last fetch."""
+
+    def on_fetch(self, fetch: FollowerFetch, leader_end_offset: int, now_ms: int) -> None:
+        if fetch.offset >= leader_end_offset:
+            self.caught_up_ms = now_ms
+        elif fetch.offset >= self.leader_end_offset:
+            # It has all that there was when it fetched before.
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.log_end_offset = fetch.offset
+        self.log_start_offset = fetch.log_start_offset
+        self.broker_epoch = fetch.broker_epoch
+        self.fetched_ms = now_ms
+        self.leader_end_offset = leader_end_offset
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
+        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms_max
+
+
+class FollowerFetch(NamedTuple):
+    """What a follower says of itself when it fetches."""
+
+    broker_id: int
+    broker_epoch: int
+    offset: int
+    log_start_offset: int
 
 
 class Leadership:
     """One epoch of leading one partition."""
 
-    __slots__ = ("broker_id", "epoch", "followers", "is_alone", "isr", "partition_epoch", "start_offset")
+    __slots__ = (
+        *("broker_id", "epoch", "followers", "is_alone", "isr", "is_recovering", "maximal_isr", "partition_epoch"),
+        *("proposed", "start_offset"),
+    )
 
     def __init__(self, broker_id: int, epoch: int, start_offset: int) -> None:
         self.broker_id = broker_id
@@ -34,19 +74,81 @@ class Leadership:
         """Where the epoch begins: whoever has less than this may miss what was committed before."""
         self.isr: tuple[int, ...] = ()
         self.partition_epoch = -1
+        self.is_recovering = False
         self.followers: dict[int, Follower] = {}
+        self.proposed: tuple[int, ...] | None = None
+        """The ISR that the controller was or is to be asked for, and has not answered."""
+        self.maximal_isr: frozenset[int] = frozenset()
         self.is_alone = True
-        """Nobody else is in sync, so what the leader has is committed."""
+        """There is no other replica at all, so what the leader has is committed."""
 
-    def update(self, replicas: Iterable[int], isr: Iterable[int], partition_epoch: int) -> None:
-        """Take over what the controller has decided."""
-        self.isr = tuple(isr)
+    def update(
+        self,
+        replicas: Iterable[int],
+        isr: Iterable[int],
+        partition_epoch: int,
+        now_ms: int,
+        *,
+        is_recovering: bool = False,
+    ) -> None:
+        """Take over what the controller has decided; a proposal made before is answered by it."""
         self.partition_epoch = partition_epoch
+        self.is_recovering = is_recovering
         known = self.followers
-        self.followers = {each: known.get(each) or Follower() for each in replicas if each != self.broker_id}
-        self.is_alone = not any(each != self.broker_id for each in self.isr)
+        # Whoever is new has the time of a whole lag to fetch before it counts as out of sync.
+        self.followers = {
+            each: known.get(each) or Follower(caught_up_ms=now_ms) for each in replicas if each != self.broker_id
+        }
+        self.is_alone = not self.followers
+        self._settle(tuple(isr))
 
-    def committed_offset(self, own_end_offset: int) -> int:
-        """Up to where all in-sync replicas have the log."""
-        ends = [self.followers[each].log_end_offset for each in self.isr if each in self.followers]
-        return min(own_end_offset, *ends) if ends else own_end_offset
+    def _settle(self, isr: tuple[int, ...]) -> None:
+        self.isr = isr
+        self.proposed = None
+        self.maximal_isr = frozenset(isr)
+
+    # --------------------------------------------------------------------------------------------- proposals
+
+    def propose(self, isr: tuple[int, ...]) -> None:
+        assert self.proposed is None
+        self.proposed = isr
+        self.maximal_isr = frozenset((*self.isr, *isr))
+
+    def accept(self, isr: Iterable[int], partition_epoch: int) -> None:
+        """The controller has written a proposal, or has told us what holds."""
+        self.partition_epoch = partition_epoch
+        self._settle(tuple(isr))
+
+    def withdraw(self) -> None:
+        """The controller will not have it, and never had: what was decided before holds."""
+        self._settle(self.isr)
+
+    # ----------------------------------------------------------------------------------------------- progress
+
+    def committed_offset(self, own_end_offset: int, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> int:
+        """Up to where all replicas that count have the log."""
+        committed = own_end_offset
+        for broker_id, follower in self.followers.items():
+            if follower.log_end_offset < committed and (
+                broker_id in self.maximal_isr or follower.is_caught_up(leader_end_offset, now_ms, lag_ms_max)
+            ):
+                committed = follower.log_end_offset
+        return committed
+
+    def may_join(self, broker_id: int, high_watermark: int, broker_epochs: Mapping[int, int]) -> bool:
+        """Whether a follower has all it must have, and still is the process that said so."""
+        follower = self.followers.get(broker_id)
+        return (
+            follower is not None
+            and broker_id not in self.maximal_isr
+            and follower.log_end_offset >= max(high_watermark, self.start_offset)
+            and broker_epochs.get(broker_id) == follower.broker_epoch
+        )
+
+    def out_of_sync(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> set[int]:
+        """Members of the ISR that lag behind for too long."""
+        return {
+            each
+            for each in self.isr
+            if each in self.followers and not self.followers[each].is_caught_up(leader_end_offset, now_ms, lag_ms_max)
+        }

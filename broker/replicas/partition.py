@@ -10,12 +10,13 @@ the role compares `leader_epoch`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
+from minikafka.broker.clock import Clock
 from minikafka.broker.config.topic import TopicConfig
 from minikafka.broker.replicas.flusher import Flusher
-from minikafka.broker.replicas.leadership import Leadership
+from minikafka.broker.replicas.leadership import FollowerFetch, Leadership
 from minikafka.broker.statistics import TopicStatistics
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.errors import (
@@ -29,12 +30,14 @@ from minikafka.protocol.errors import (
     UnknownLeaderEpochError,
 )
 from minikafka.protocol.records.batch import BatchView
+from minikafka.protocol.varint import Buffer
 from minikafka.storage.durability import Durability, Verdict
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log import Appended, Log
 from minikafka.storage.log_dir import LogDir
 from minikafka.storage.producers import Origin, Verification
 from minikafka.storage.reading import ReadPlan
+from minikafka.storage.trimming import advance_log_start
 
 log: Final = logging.getLogger(__name__)
 
@@ -58,6 +61,20 @@ class Bound(NamedTuple):
     log_start_offset: int
 
 
+class Keepers(NamedTuple):
+    """What all partitions of a broker have in common."""
+
+    clock: Clock
+    flusher: Flusher
+    on_disk_failure: Callable[[LogDir, str], None]
+    lag_ms_max: Callable[[], int]
+    """How long a follower may be behind and still be in sync."""
+    broker_epochs: Callable[[], Mapping[int, int]]
+    """Of the brokers that are alive."""
+    on_proposal: Callable[[Partition], None]
+    """The leader wants another ISR."""
+
+
 class Partition:
     """See the module's description."""
 
@@ -70,8 +87,7 @@ class Partition:
         log_dir: LogDir,
         config: TopicConfig,
         statistics: TopicStatistics,
-        flusher: Flusher,
-        on_disk_failure: Callable[[LogDir, str], None],
+        keepers: Keepers,
     ) -> None:
         # What it is, for good.
         self.broker_id = broker_id
@@ -81,9 +97,8 @@ class Partition:
         self.log = log
         self.log_dir = log_dir
         self.statistics = statistics
-        self._flusher = flusher
-        self._is_strict = flusher.durability is Durability.FSYNC
-        self._on_disk_failure = on_disk_failure
+        self._keepers = keepers
+        self._is_strict = keepers.flusher.durability is Durability.FSYNC
         # Its role, as the controller told it last.
         self.leader_id = -1
         self.leader_epoch = NO_EPOCH
@@ -106,8 +121,18 @@ class Partition:
             leadership = Leadership(self.broker_id, state.leader_epoch, self.log.log_end_offset)
             # Also if nothing is ever written in it: a follower has to learn that the epoch before it is over.
             self.log.start_epoch(state.leader_epoch)
-        leadership.update(state.replicas, state.isr, state.partition_epoch)
+        leadership.update(
+            state.replicas,
+            state.isr,
+            state.partition_epoch,
+            self._keepers.clock.monotonic_ms(),
+            is_recovering=state.is_recovering,
+        )
         self._take_role(state, leadership)
+        if leadership.is_recovering:
+            # What could be recovered was when the log was loaded; the controller may forget how it came to this.
+            leadership.propose(leadership.isr)
+            self._keepers.on_proposal(self)
         self.advance_high_watermark()
 
     def become_follower(self, state: PartitionState) -> None:
@@ -192,9 +217,11 @@ class Partition:
         if not appended.is_duplicate:
             self.appended_bytes += batch.size
             if self._is_strict:
-                self._flusher.request(self.log, self.log.log_end_offset, self._on_synced)
+                self._keepers.flusher.request(self.log, self.log.log_end_offset, self._on_synced)
             elif leadership.is_alone:
                 self.log.update_high_watermark(self.log.log_end_offset)
+            elif len(leadership.maximal_isr) == 1:
+                self.advance_high_watermark()
             if self.watchers:
                 self.wake()
         return appended
@@ -222,13 +249,78 @@ class Partition:
 
     def advance_high_watermark(self) -> None:
         """Commit what all in-sync replicas have, unless there are too few of them to say so."""
-        leadership = self.leadership
+        leadership, keepers, end = self.leadership, self._keepers, self.log.log_end_offset
         if leadership is None or len(leadership.isr) < self.min_isr:
             return
-        committed = leadership.committed_offset(self.own_end_offset)
+        now_ms, lag_ms = keepers.clock.monotonic_ms(), keepers.lag_ms_max()
+        committed = leadership.committed_offset(self.own_end_offset, end, now_ms, lag_ms)
         if committed > self.log.high_watermark:
             self.log.update_high_watermark(committed)
             self.wake()
+
+    # ------------------------------------------------------------------------------------------------ leading
+
+    def on_follower_fetch(self, fetch: FollowerFetch) -> None:
+        """A follower has everything below an offset: that may commit records, and bring it into the ISR."""
+        leadership = self.check_leader()
+        follower = leadership.followers.get(fetch.broker_id)
+        if follower is None:
+            raise NotLeaderOrFollowerError(f"{self}: broker {fetch.broker_id} has no replica of it")
+        follower.on_fetch(fetch, self.log.log_end_offset, self._keepers.clock.monotonic_ms())
+        if fetch.broker_id not in leadership.maximal_isr:
+            self._let_in(leadership, fetch.broker_id)
+        self.advance_high_watermark()
+
+    def _let_in(self, leadership: Leadership, broker_id: int) -> None:
+        epochs = self._keepers.broker_epochs()
+        if leadership.proposed is None and leadership.may_join(broker_id, self.log.high_watermark, epochs):
+            leadership.propose((*leadership.isr, broker_id))
+            self._keepers.on_proposal(self)
+
+    def shrink_isr(self) -> None:
+        """Propose to do without followers that lag behind for too long."""
+        leadership, keepers = self.leadership, self._keepers
+        if leadership is None or leadership.proposed is not None:
+            return
+        late = leadership.out_of_sync(self.log.log_end_offset, keepers.clock.monotonic_ms(), keepers.lag_ms_max())
+        if late:
+            log.info("%s: followers %s are not in sync any more", self, sorted(late))
+            leadership.propose(tuple(each for each in leadership.isr if each not in late))
+            keepers.on_proposal(self)
+
+    def settle_isr(self, leadership: Leadership) -> None:
+        """A proposal was answered: producers may have waited for it."""
+        if leadership is self.leadership:
+            self.partition_epoch = leadership.partition_epoch
+            self.advance_high_watermark()
+            self.wake()
+
+    # ---------------------------------------------------------------------------------------------- following
+
+    def append_fetched(self, records: Buffer, leader_epoch: int) -> bool:
+        """Write what the leader sent; False if this is not the follower of that epoch any more."""
+        if self.leadership is not None or self.is_offline or leader_epoch != self.leader_epoch:
+            return False
+        try:
+            appended = self.log.append_as_follower(records, self._keepers.clock.wall_ms())
+        except StorageError as error:
+            raise self.disk_failure(error) from error
+        if appended is not None:
+            self.appended_bytes += len(records)
+            self.statistics.replication_bytes_in += len(records)
+            self.wake()
+        return True
+
+    def follow_offsets(self, high_watermark: int, log_start_offset: int) -> None:
+        """What the leader says is committed, and what is deleted."""
+        try:
+            if high_watermark > self.log.high_watermark:
+                self.log.update_high_watermark(high_watermark)
+                self.wake()
+            if log_start_offset > self.log.log_start_offset:
+                advance_log_start(self.log, min(log_start_offset, self.log.high_watermark))
+        except StorageError as error:
+            raise self.disk_failure(error) from error
 
     # ---------------------------------------------------------------------------------------------- reading
 
@@ -255,7 +347,7 @@ class Partition:
 
     def disk_failure(self, error: StorageError) -> KafkaStorageError:
         """The directory goes offline with all that is in it."""
-        self._on_disk_failure(self.log_dir, str(error))
+        self._keepers.on_disk_failure(self.log_dir, str(error))
         return KafkaStorageError(f"{self}: its log directory is offline")
 
     def corruption(self, error: StorageError) -> CorruptMessageError:

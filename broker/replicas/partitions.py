@@ -19,7 +19,7 @@ from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.replicas.dir_worker import DirWorker
 from minikafka.broker.replicas.flusher import Flusher
-from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.replicas.partition import Keepers, Partition
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import Work
 from minikafka.protocol.control import PartitionState, StoppedPartition
@@ -66,6 +66,16 @@ class Partitions:
         self.on_dir_failed: Callable[[LogDir], None] = _ignore
         self.read_configs: Callable[[Iterable[str]], Awaitable[None]] = _read_nothing
         """Has the newest configs of topics whose logs are about to be opened."""
+        self.on_proposal: Callable[[Partition], None] = _ignore
+        """Called when a leader wants another ISR."""
+        self._keepers = Keepers(
+            clock=clock,
+            flusher=self.flusher,
+            on_disk_failure=self._fail_dir,
+            lag_ms_max=lambda: config.broker.replica_lag_time_max_ms,
+            broker_epochs=lambda: metadata.broker_epochs,
+            on_proposal=lambda partition: self.on_proposal(partition),
+        )
         self._config = config
         self._metadata = metadata
         self._clock = clock
@@ -186,8 +196,7 @@ class Partitions:
             log_dir,
             self._config.topic(state.topic),
             self.statistics.topic(state.topic),
-            self.flusher,
-            self._fail_dir,
+            self._keepers,
         )
         self.all[name] = partition
         return partition

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from minikafka.broker.replicas.leadership import FollowerFetch
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.work import Work
 from minikafka.protocol.errors import KafkaError, OffsetOutOfRangeError
@@ -32,6 +33,7 @@ class Reader(NamedTuple):
 
     is_committed: bool = False
     follower_id: int = -1
+    follower_epoch: int = -1
     may_read_follower: bool = False
 
     @property
@@ -81,6 +83,10 @@ class PartitionRead:
         self._generation = partition.log.generation
         self._max_bytes = min(wanted.partition_max_bytes, budget.left)
         self._plan = self._planned(wanted)
+        if reader.is_follower and self.answer.diverging_epoch is None:
+            partition.on_follower_fetch(
+                FollowerFetch(reader.follower_id, reader.follower_epoch, wanted.fetch_offset, wanted.log_start_offset)
+            )
 
     def _planned(self, wanted: FetchPartition) -> ReadPlan | None:
         if wanted.last_fetched_epoch != _NO_EPOCH:

@@ -49,15 +49,15 @@ class DataWait(_Wait):
     def __init__(self, partitions: Iterable[Partition], missing_bytes: int) -> None:
         super().__init__(partitions)
         self._missing_bytes = missing_bytes
+        # How much had been written when it was last looked at: known without reading, so a fetch that wants much is
+        # not woken by every little.
         self._seen = {each: (each.appended_bytes, each.leadership) for each in self._partitions}
 
     def on_change(self, partition: Partition) -> None:
-        if partition.is_offline or partition.leadership is not self._seen[partition][1]:
-            self._stop_waiting()
-            return
-        # How much was written is known without reading, so a fetch that wants much is not woken by every little.
-        written = sum(each.appended_bytes - before for each, (before, _) in self._seen.items())
-        if written >= self._missing_bytes:
+        appended_bytes, leadership = self._seen[partition]
+        self._missing_bytes -= partition.appended_bytes - appended_bytes
+        self._seen[partition] = (partition.appended_bytes, leadership)
+        if self._missing_bytes <= 0 or partition.is_offline or partition.leadership is not leadership:
             self._stop_waiting()
 
     async def wait_data(self, timeout_ms: int) -> None:

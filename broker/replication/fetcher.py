@@ -1,0 +1,294 @@
+"""Fetching from one leader all that is followed there: a request at a time, as a session.
+
+A request names only what has changed since the last one, and the answer only what has news, so that a broker with
+thousands of quiet partitions exchanges next to nothing. What has come is written and taken over before the next request
+goes out: it says that we have it. With `fsync` it has to be on disk by then.
+
+After every wait a partition may have got another leader; whatever came for it then is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+from minikafka.broker.context import Context
+from minikafka.broker.network.net import Net
+from minikafka.broker.network.peer import Peer, PeerGone
+from minikafka.broker.replication.controller_link import inter_broker_address
+from minikafka.broker.replication.following import Following, TruncatedBelowCommitted
+from minikafka.protocol.errors import CorruptRecord, ErrorCode, KafkaError
+from minikafka.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from minikafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from minikafka.storage.durability import Durability
+
+log: Final = logging.getLogger(__name__)
+
+FETCH_VERSION: Final = 17
+_OFFSETS_VERSION: Final = 9
+_LATEST, _EARLIEST = -1, -2
+_SESSION_EPOCH_MAX: Final = (1 << 31) - 1
+
+# The leader is behind, or we are: the controller is about to tell one of us.
+_LATER: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+Key = tuple[bytes, int]
+
+
+class _Session(NamedTuple):
+    """What the leader remembers of us."""
+
+    id: int = 0
+    epoch: int = 0
+
+
+class Fetcher:
+    """See the module's description."""
+
+    def __init__(self, leader_id: int, context: Context, net: Net) -> None:
+        self.leader_id = leader_id
+        self._context = context
+        self._net = net
+        self._peer: Peer | None = None
+        self._session = _Session()
+        self._followed: dict[Key, Following] = {}
+        # Of the leader's session, and not followed any more.
+        self._forgotten: set[Key] = set()
+        self._news = asyncio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._followed
+
+    @property
+    def followed(self) -> list[Following]:
+        return list(self._followed.values())
+
+    def add(self, following: Following) -> None:
+        key = (following.partition.topic_id, following.partition.index)
+        self._forgotten.discard(key)
+        self._followed[key] = following
+        self._news.set()
+
+    def remove(self, following: Following) -> None:
+        key = (following.partition.topic_id, following.partition.index)
+        if self._followed.get(key) is following:
+            del self._followed[key]
+            self._forgotten.add(key)
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        try:
+            while True:
+                try:
+                    await self._round()
+                except PeerGone as error:
+                    log.info("broker %d cannot be fetched from: %s", self.leader_id, error)
+                    self._reset()
+                    await self._back_off()
+        finally:
+            self._reset()
+
+    def _reset(self) -> None:
+        """Begin a new session: what the leader knows of the last one is not known."""
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+        self._session = _Session()
+        self._forgotten.clear()
+        for each in self._followed.values():
+            each.asked = None
+
+    async def _back_off(self) -> None:
+        await asyncio.sleep(self._context.config.broker.replica_fetch_backoff_ms / 1000)
+
+    # ------------------------------------------------------------------------------------------------- asking
+
+    async def _round(self) -> None:
+        for each in self.followed:
+            if not each.is_current:
+                self.remove(each)
+        now_ms = self._context.clock.monotonic_ms()
+        if all(each.is_failed or each.delay_until_ms > now_ms for each in self._followed.values()):
+            self._news.clear()
+            await self._wait_news()
+            return
+        request = self._request(now_ms)
+        peer = await self._connected()
+        answer: FetchResponse = await peer.ask(request, FETCH_VERSION)
+        if answer.error_code:
+            log.info("broker %d: session over, %s", self.leader_id, ErrorCode(answer.error_code).name)
+            self._reset()
+            await self._back_off()
+            return
+        self._session = _Session(answer.session_id, self._session.epoch % _SESSION_EPOCH_MAX + 1)
+        await self._take_all(answer)
+
+    async def _wait_news(self) -> None:
+        """Until there is another partition, or the time of one has come."""
+        try:
+            async with asyncio.timeout(self._context.config.broker.replica_fetch_backoff_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _request(self, now_ms: int) -> FetchRequest:
+        config = self._context.config.broker
+        topics: dict[bytes, FetchTopic] = {}
+        is_full = self._session.id == 0
+        if is_full:
+            self._session = _Session()
+        for (topic_id, index), each in self._followed.items():
+            if each.is_failed or each.delay_until_ms > now_ms:
+                if each.asked is not None:
+                    each.asked = None
+                    self._forgotten.add((topic_id, index))
+                continue
+            wanted = each.wanted(config.replica_fetch_max_bytes)
+            if is_full or each.asked is None or not _is_same(wanted, each.asked):
+                each.asked = wanted
+                topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[])).partitions.append(wanted)
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._forgotten:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
+        self._forgotten.clear()
+        return FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=self._context.broker_id, replica_epoch=self._context.membership.broker_epoch
+            ),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session.id,
+            session_epoch=self._session.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=[] if is_full else list(forgotten.values()),
+        )
+
+    async def _connected(self) -> Peer:
+        if self._peer is None or not self._peer.is_open:
+            broker = self._context.metadata.brokers.get(self.leader_id)
+            if broker is None:
+                raise PeerGone(f"broker {self.leader_id} is not alive")
+            config = self._context.config.broker
+            host, port = inter_broker_address(broker, config)
+            timeout_seconds = config.replica_socket_timeout_ms / 1000
+            client_id = f"follower-{self._context.broker_id}"
+            self._peer = await Peer.connect(self._net, host, port, client_id=client_id, timeout_seconds=timeout_seconds)
+        return self._peer
+
+    # ------------------------------------------------------------------------------------------------- taking
+
+    async def _take_all(self, answer: FetchResponse) -> None:
+        written = []
+        for topic in answer.responses:
+            for part in topic.partitions:
+                following = self._followed.get((topic.topic_id, part.partition_index))
+                if following is None or not following.is_current or following.asked is None:
+                    continue
+                try:
+                    if await self._take(following, following.asked, part):
+                        written.append(following)
+                except TruncatedBelowCommitted as error:
+                    log.error("%s; it is not followed any more", error)
+                    following.is_failed = True
+                except (CorruptRecord, KafkaError) as error:
+                    log.warning("%s: what broker %d sent is not taken, %s", following.partition, self.leader_id, error)
+                    self._delay(following)
+        if written and self._context.partitions.flusher.durability is Durability.FSYNC:
+            await self._sync(written)
+
+    async def _take(self, following: Following, asked: FetchPartition, part: FetchablePartitionResponse) -> bool:
+        """Whether something was written."""
+        partition = following.partition
+        if part.error_code:
+            await self._on_error(following, part.error_code)
+            return False
+        if part.diverging_epoch is not None:
+            await following.cut_at(part.diverging_epoch)
+            return False
+        if asked.fetch_offset != partition.log.log_end_offset:
+            return False
+        has_written = bool(part.records) and partition.append_fetched(part.records or b"", following.leader_epoch)
+        if following.is_current:
+            partition.follow_offsets(part.high_watermark, part.log_start_offset)
+        return has_written
+
+    async def _on_error(self, following: Following, code: int) -> None:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._on_out_of_range(following)
+        elif code == ErrorCode.FENCED_LEADER_EPOCH:
+            # There is a newer epoch, which the controller will tell us.
+            self.remove(following)
+        else:
+            if code not in _LATER:
+                log.warning("%s: broker %d says %s", following.partition, self.leader_id, ErrorCode(code).name)
+            self._delay(following)
+
+    def _delay(self, following: Following) -> None:
+        backoff_ms = self._context.config.broker.replica_fetch_backoff_ms
+        following.delay_until_ms = self._context.clock.monotonic_ms() + backoff_ms
+
+    async def _on_out_of_range(self, following: Following) -> None:
+        """Our log ends after the leader's, or before its start."""
+        end_offset = await self._leader_offset(following, _LATEST)
+        if end_offset is not None and following.is_current:
+            if end_offset < following.partition.log.log_end_offset:
+                await following.cut_to_end(end_offset)
+                return
+            start_offset = await self._leader_offset(following, _EARLIEST)
+            if start_offset is not None and following.is_current:
+                if start_offset > following.partition.log.log_end_offset:
+                    following.start_over_at(start_offset)
+                return
+        self._delay(following)
+
+    async def _leader_offset(self, following: Following, which: int) -> int | None:
+        partition = following.partition
+        asked = ListOffsetsPartition(
+            partition_index=partition.index, current_leader_epoch=following.leader_epoch, timestamp=which
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._context.broker_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
+        )
+        peer = await self._connected()
+        answer: ListOffsetsResponse = await peer.ask(request, _OFFSETS_VERSION)
+        found = answer.topics[0].partitions[0] if answer.topics and answer.topics[0].partitions else None
+        return None if found is None or found.error_code else found.offset
+
+    async def _sync(self, written: list[Following]) -> None:
+        flusher = self._context.partitions.flusher
+        logs = [each.partition.log for each in written if each.is_current]
+        await asyncio.gather(*(flusher.wait_synced(each, each.log_end_offset) for each in logs))
+
+
+def _is_same(wanted: FetchPartition, asked: FetchPartition) -> bool:
+    return (
+        wanted.fetch_offset == asked.fetch_offset
+        and wanted.current_leader_epoch == asked.current_leader_epoch
+        and wanted.last_fetched_epoch == asked.last_fetched_epoch
+        and wanted.log_start_offset == asked.log_start_offset
+    )

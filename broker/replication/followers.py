@@ -1,0 +1,59 @@
+"""Which partitions are fetched from which leader: one fetcher for each broker that leads something we follow."""
+
+from __future__ import annotations
+
+import asyncio
+
+from minikafka.broker.context import Context
+from minikafka.broker.network.net import Net
+from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.replication.fetcher import Fetcher
+from minikafka.broker.replication.following import Following
+
+
+class Followers:
+    """See the module's description."""
+
+    def __init__(self, context: Context, net: Net) -> None:
+        self._context = context
+        self._net = net
+        self._fetchers: dict[int, Fetcher] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._following: dict[Partition, tuple[Following, Fetcher]] = {}
+
+    def on_role_changed(self, partition: Partition) -> None:
+        """Follow whoever leads now, if it is not us."""
+        known = self._following.pop(partition, None)
+        if known is not None:
+            following, fetcher = known
+            fetcher.remove(following)
+        if partition.is_offline or partition.leadership is not None or partition.leader_id < 0:
+            return
+        fetcher = self._fetcher(partition.leader_id)
+        following = Following(partition, self._context.partitions.workers[partition.log_dir], self._context.clock)
+        self._following[partition] = (following, fetcher)
+        fetcher.add(following)
+
+    @property
+    def lag_max(self) -> int:
+        """By how many records the furthest behind of our replicas is behind what its leader has committed."""
+        behind = (each.log.high_watermark - each.log.log_end_offset for each in self._following)
+        return max((0, *behind))
+
+    @property
+    def failed_count(self) -> int:
+        """Replicas that are not followed any more for what is wrong with them."""
+        return sum(following.is_failed for following, _ in self._following.values())
+
+    def _fetcher(self, leader_id: int) -> Fetcher:
+        found = self._fetchers.get(leader_id)
+        if found is None:
+            found = self._fetchers[leader_id] = Fetcher(leader_id, self._context, self._net)
+            self._tasks[leader_id] = self._context.work.spawn(found.run(), f"fetching from broker {leader_id}")
+        return found
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

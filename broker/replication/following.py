@@ -1,0 +1,117 @@
+"""One partition that is followed: what to fetch next, and what came of it.
+
+The log follows the leader's by epochs. A fetch says of which epoch the last batch is; if the leader has another end
+for that epoch it says so, and the log is cut there: to the leader's end of the epoch, or to our own end of the largest
+epoch that is not above it, and then asked again. It is never cut to the high watermark, of which a follower hears one
+fetch late.
+
+What is below the high watermark was committed. To cut it off would lose what was acknowledged, so that is done only
+where the topic allows a leader that was not in sync; else this replica stops and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from minikafka.broker.clock import Clock
+from minikafka.broker.replicas.dir_worker import DirWorker
+from minikafka.broker.replicas.partition import Partition
+from minikafka.protocol.messages.fetch import EpochEndOffset, FetchPartition
+from minikafka.storage.errors import StorageError
+from minikafka.storage.trimming import truncate_fully, truncate_to
+
+log: Final = logging.getLogger(__name__)
+
+_UNDEFINED: Final = -1
+
+
+class TruncatedBelowCommitted(Exception):
+    """The leader's log ends before what this replica knows to be committed."""
+
+
+class Following:
+    """A partition in one epoch of its leader."""
+
+    __slots__ = ("_clock", "_worker", "asked", "delay_until_ms", "is_failed", "leader_epoch", "partition")
+
+    def __init__(self, partition: Partition, worker: DirWorker, clock: Clock) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self._worker = worker
+        self._clock = clock
+        self.asked: FetchPartition | None = None
+        """What the leader was asked for last, as its session remembers it."""
+        self.delay_until_ms = 0
+        self.is_failed = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is still what the partition is to be."""
+        partition = self.partition
+        return partition.leadership is None and not partition.is_offline and partition.leader_epoch == self.leader_epoch
+
+    def wanted(self, max_bytes: int) -> FetchPartition:
+        """The next fetch: from where our log ends."""
+        own = self.partition.log
+        latest = own.epochs.latest_epoch
+        return FetchPartition(
+            partition=self.partition.index,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=own.log_end_offset,
+            last_fetched_epoch=_UNDEFINED if latest is None else latest,
+            log_start_offset=own.log_start_offset,
+            partition_max_bytes=max_bytes,
+        )
+
+    # -------------------------------------------------------------------------------------------------- cutting
+
+    async def cut_at(self, diverging: EpochEndOffset) -> None:
+        """Cut the log where it parts from the leader's."""
+        own = self.partition.log
+        if diverging.end_offset == _UNDEFINED:
+            offset = own.high_watermark
+        else:
+            epoch, end_offset = own.end_offset_for_epoch(diverging.epoch)
+            offset = min(diverging.end_offset, own.log_end_offset)
+            if epoch != _UNDEFINED:
+                # Of an epoch that we lack, what we have of the largest before it may still differ: it is asked again.
+                offset = min(offset, end_offset) if epoch == diverging.epoch else min(end_offset, own.log_end_offset)
+        await self._truncate(offset)
+
+    async def cut_to_end(self, leader_end_offset: int) -> None:
+        """The leader's log ends before ours."""
+        await self._truncate(leader_end_offset)
+
+    async def _truncate(self, offset: int) -> None:
+        partition = self.partition
+        if offset < partition.log.high_watermark and not partition.config.unclean_leader_election_enable:
+            raise TruncatedBelowCommitted(
+                f"{partition}: the leader's log ends at {offset}, and here {partition.log.high_watermark} is committed"
+            )
+        log.info(
+            "%s: cut from %d to %d, where the leader's log differs", partition, partition.log.log_end_offset, offset
+        )
+        try:
+            job = partition.log_dir.before_truncation({partition.name: offset})
+            if job is not None:
+                await self._worker.do(job)
+            if not self.is_current:
+                return
+            truncate_to(partition.log, offset, self._clock.wall_ms())
+            job = partition.log_dir.after_truncation([partition.name])
+            if job is not None:
+                await self._worker.do(job)
+        except StorageError as error:
+            raise partition.disk_failure(error) from error
+
+    def start_over_at(self, offset: int) -> None:
+        """The leader has nothing of what comes next here any more: go on where its log begins."""
+        partition = self.partition
+        log.warning(
+            "%s: ends at %d, and the leader's log begins at %d", partition, partition.log.log_end_offset, offset
+        )
+        try:
+            truncate_fully(partition.log, offset)
+        except StorageError as error:
+            raise partition.disk_failure(error) from error
