@@ -16,12 +16,16 @@ from typing import Any, Final
 VARIABLE: Final = "MINIKAFKA_LIFELINE_FD"
 """In the environment of the broker: the number of its end."""
 
+BROKERS_VARIABLE: Final = "MINIKAFKA_LIFELINE_BROKERS"
+"""How many brokers are started together; one is ready when it knows of as many."""
+
 
 class Lifeline:
     """The broker's end."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, brokers: int) -> None:
         self._sock = sock
+        self.brokers = brokers
 
     @classmethod
     def of_environment(cls, environ: Mapping[str, str]) -> Lifeline | None:
@@ -31,7 +35,7 @@ class Lifeline:
             return None
         # Not for processes that this one starts.
         os.set_inheritable(int(number), False)
-        return cls(socket.socket(fileno=int(number)))
+        return cls(socket.socket(fileno=int(number)), int(environ.get(BROKERS_VARIABLE, "1")))
 
     def tell(self, **what: Any) -> None:
         try:

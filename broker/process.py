@@ -102,7 +102,7 @@ async def _serve(config: BrokerConfig, lifeline: Lifeline | None) -> None:
     broker = Broker(config)
     with collections_counted(broker.statistics.loop):
         async with _observed(broker, config) as pages:
-            if not await _start(broker, told):
+            if not await _start(broker, told, 1 if lifeline is None else lifeline.brokers):
                 return
             # What is there now stays, so the collector need not look through it again and again.
             gc.freeze()
@@ -134,9 +134,18 @@ async def _observed(broker: Broker, config: BrokerConfig) -> AsyncIterator[Pages
         await work.stop()
 
 
-async def _start(broker: Broker, told: asyncio.Event) -> bool:
+async def _start(broker: Broker, told: asyncio.Event, brokers: int) -> bool:
     """Whether it came up; it does not if it is told to stop before."""
-    starting = asyncio.ensure_future(broker.start())
+
+    async def start() -> None:
+        await broker.start()
+        try:
+            await broker.metadata.wait_until(lambda: len(broker.metadata.brokers) >= brokers)
+        except asyncio.CancelledError:
+            await broker.stop()
+            raise
+
+    starting = asyncio.ensure_future(start())
     waiting = asyncio.ensure_future(told.wait())
     await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

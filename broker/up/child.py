@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from minikafka.broker.lifeline import VARIABLE
+from minikafka.broker.lifeline import BROKERS_VARIABLE, VARIABLE
 from minikafka.broker.up.plan import BrokerPlan, UpError
 
 _LINE_BYTES_MAX: Final = 64 * 1024
@@ -26,9 +26,10 @@ def broker_command(properties: Path, options: Sequence[str]) -> list[str]:
 class Child:
     """See the module's description."""
 
-    def __init__(self, plan: BrokerPlan, command: Sequence[str], say: Callable[[str], None]) -> None:
+    def __init__(self, plan: BrokerPlan, brokers: int, command: Sequence[str], say: Callable[[str], None]) -> None:
         self.plan = plan
         self.name = f"broker-{plan.id}"
+        self._brokers = brokers
         self._command = command
         self._say = say
         self._process: asyncio.subprocess.Process | None = None
@@ -50,7 +51,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
-                env={**environ, VARIABLE: str(theirs.fileno())},
+                env={**environ, VARIABLE: str(theirs.fileno()), BROKERS_VARIABLE: str(self._brokers)},
                 # Ctrl-C at the terminal is for us: brokers are stopped before ZooKeeper.
                 start_new_session=True,
             )

@@ -33,7 +33,8 @@ class Cluster:
         self._plan = plan
         self._folder = folder
         make = command or (lambda path: broker_command(path, options))
-        self._children = [Child(each, make(folder.properties(each.id)), say) for each in plan.brokers]
+        count = len(plan.brokers)
+        self._children = [Child(each, count, make(folder.properties(each.id)), say) for each in plan.brokers]
         self._zookeeper = _zookeeper(plan, folder)
         self._told = asyncio.Event()
 
