@@ -37,8 +37,10 @@ _RELEASES: Final = {
 _VERSION: Final = r"(0\.[0-9]+\.[0-9]+|[1-9][0-9]*\.[0-9]+)(?:-IV([0-9]+)|(?:\.[0-9]+)*)"
 
 _HOST: Final = r"(?:[0-9A-Za-z._%-]+|\[[0-9A-Fa-f:.%]+\])"
-_HOST_AND_PORT: Final = _HOST + r":[0-9]{1,5}"
-_SERVER: Final = _HOST + r"(?::[0-9]{1,5})?"
+# Up to 65535.
+_PORT: Final = r"(?:[0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST_AND_PORT: Final = _HOST + r":" + _PORT
+_SERVER: Final = _HOST + r"(?::" + _PORT + r")?"
 
 
 def parse(key: Key, text: str) -> Value:

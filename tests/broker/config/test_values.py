@@ -98,13 +98,15 @@ def test_what_is_allowed_in_words(name: str, words: str) -> None:
     assert allowed(broker_keys()[name]) == words
 
 
-@pytest.mark.parametrize("text", ["zk", "zk:2181", "a:1,b:2, c:3/kafka", "[::1]:2181", "10.0.0.1:2181/a/b", "h:1/"])
+@pytest.mark.parametrize(
+    "text", ["zk", "zk:2181", "zk:65535", "a:1,b:2, c:3/kafka", "[::1]:2181", "10.0.0.1:2181/a/b", "h:1/"]
+)
 def test_zookeeper(text: str) -> None:
     assert parse(broker_keys()["zookeeper.connect"], text) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", "a:b", "a:1,,b:2", "a b:1", "a:1/x y", "zookeeper://a:1", "a:123456", "/kafka"]
+    "text", ["", ",", "a:b", "a:1,,b:2", "a b:1", "a:1/x y", "zookeeper://a:1", "a:123456", "a:65536", "/kafka"]
 )
 def test_no_zookeeper(text: str) -> None:
     with pytest.raises(BadValue):
