@@ -59,6 +59,16 @@ class FollowerFetch(NamedTuple):
     log_start_offset: int
 
 
+class Moment(NamedTuple):
+    """What followers are measured by."""
+
+    leader_end_offset: int
+    now_ms: int
+    lag_ms_max: int
+    broker_epochs: Mapping[int, int]
+    """Of the brokers that are alive."""
+
+
 class Leadership:
     """One epoch of leading one partition."""
 
@@ -125,15 +135,19 @@ class Leadership:
 
     # ----------------------------------------------------------------------------------------------- progress
 
-    def committed_offset(self, own_end_offset: int, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> int:
+    def committed_offset(self, own_end_offset: int, at: Moment) -> int:
         """Up to where all replicas that count have the log."""
         committed = own_end_offset
         for broker_id, follower in self.followers.items():
             if follower.log_end_offset < committed and (
-                broker_id in self.maximal_isr or follower.is_caught_up(leader_end_offset, now_ms, lag_ms_max)
+                broker_id in self.maximal_isr or self._is_about_to_join(broker_id, follower, at)
             ):
                 committed = follower.log_end_offset
         return committed
+
+    def _is_about_to_join(self, broker_id: int, follower: Follower, at: Moment) -> bool:
+        is_alive = at.broker_epochs.get(broker_id) == follower.broker_epoch
+        return is_alive and follower.is_caught_up(at.leader_end_offset, at.now_ms, at.lag_ms_max)
 
     def may_join(self, broker_id: int, high_watermark: int, broker_epochs: Mapping[int, int]) -> bool:
         """Whether a follower has all it must have, and still is the process that said so."""
@@ -145,10 +159,11 @@ class Leadership:
             and broker_epochs.get(broker_id) == follower.broker_epoch
         )
 
-    def out_of_sync(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> set[int]:
+    def out_of_sync(self, at: Moment) -> set[int]:
         """Members of the ISR that lag behind for too long."""
+        followers = ((each, self.followers[each]) for each in self.isr if each in self.followers)
         return {
-            each
-            for each in self.isr
-            if each in self.followers and not self.followers[each].is_caught_up(leader_end_offset, now_ms, lag_ms_max)
+            broker_id
+            for broker_id, follower in followers
+            if not follower.is_caught_up(at.leader_end_offset, at.now_ms, at.lag_ms_max)
         }

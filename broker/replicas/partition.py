@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from minikafka.broker.clock import Clock
 from minikafka.broker.config.topic import TopicConfig
 from minikafka.broker.replicas.flusher import Flusher
-from minikafka.broker.replicas.leadership import FollowerFetch, Leadership
+from minikafka.broker.replicas.leadership import FollowerFetch, Leadership, Moment
 from minikafka.broker.statistics import TopicStatistics
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.errors import (
@@ -249,11 +249,10 @@ class Partition:
 
     def advance_high_watermark(self) -> None:
         """Commit what all in-sync replicas have, unless there are too few of them to say so."""
-        leadership, keepers, end = self.leadership, self._keepers, self.log.log_end_offset
+        leadership = self.leadership
         if leadership is None or len(leadership.isr) < self.min_isr:
             return
-        now_ms, lag_ms = keepers.clock.monotonic_ms(), keepers.lag_ms_max()
-        committed = leadership.committed_offset(self.own_end_offset, end, now_ms, lag_ms)
+        committed = leadership.committed_offset(self.own_end_offset, self._moment())
         if committed > self.log.high_watermark:
             self.log.update_high_watermark(committed)
             self.wake()
@@ -279,14 +278,20 @@ class Partition:
 
     def shrink_isr(self) -> None:
         """Propose to do without followers that lag behind for too long."""
-        leadership, keepers = self.leadership, self._keepers
+        leadership = self.leadership
         if leadership is None or leadership.proposed is not None:
             return
-        late = leadership.out_of_sync(self.log.log_end_offset, keepers.clock.monotonic_ms(), keepers.lag_ms_max())
+        late = leadership.out_of_sync(self._moment())
         if late:
             log.info("%s: followers %s are not in sync any more", self, sorted(late))
             leadership.propose(tuple(each for each in leadership.isr if each not in late))
-            keepers.on_proposal(self)
+            self._keepers.on_proposal(self)
+
+    def _moment(self) -> Moment:
+        keepers = self._keepers
+        return Moment(
+            self.log.log_end_offset, keepers.clock.monotonic_ms(), keepers.lag_ms_max(), keepers.broker_epochs()
+        )
 
     def settle_isr(self, leadership: Leadership) -> None:
         """A proposal was answered: producers may have waited for it."""
