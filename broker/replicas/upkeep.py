@@ -1,4 +1,5 @@
-"""What has to be done for the logs from time to time: checkpoints, retention, unlinking files, forgetting producers.
+"""What has to be done for the logs from time to time: checkpoints, retention, unlinking files, forgetting producers;
+and the tasks that bring logs to disk (`flusher`) and compact them (`cleaner`).
 
 All of it runs beside the requests. On the loop it goes in small steps with a pause between them, so it never looks at
 many partitions at once, and whatever waits for the disk is left to threads. A partition may be gone, or its directory
@@ -17,11 +18,14 @@ from typing import Final, TypeAlias
 from minikafka.broker.clock import Clock
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.live_config import LiveConfig
+from minikafka.broker.replicas.cleaner import Cleaner
+from minikafka.broker.replicas.cleaning_process import ChildRunner, Runner, ThreadRunner
 from minikafka.broker.replicas.dir_worker import DirWorker
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.replicas.steps import in_steps
 from minikafka.broker.work import Work
 from minikafka.storage.config import INT64_MAX
+from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log import Log
 from minikafka.storage.retention import expire
@@ -48,11 +52,14 @@ class Upkeep:
         self._config = config
         self._clock = clock
         self._work = work
+        self.cleaner = Cleaner(partitions.workers.values(), config, clock, work, _runner(partitions, work))
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         flushing = self._flusher.watch(self._config.broker.log_flush_scheduler_interval_ms)
         self._tasks.append(self._work.spawn(flushing, "flushing"))
+        if self._config.broker.log_cleaner_enable:
+            self._tasks.append(self._work.spawn(self.cleaner.run(), "compaction"))
         for name, pause_ms, chore in (
             ("checkpoints", _checkpoint_pause_ms, self.checkpoint),
             ("retention", _retention_pause_ms, self.apply_retention),
@@ -119,7 +126,8 @@ class Upkeep:
 
     async def _retain(self, worker: DirWorker, name: Name, each: Log) -> None:
         is_moved = True
-        while is_moved and _is_usable(worker, each):
+        # A compaction would be for nothing if segments went meanwhile.
+        while is_moved and _is_usable(worker, each) and not self.cleaner.is_cleaning(each):
             is_moved = expire(each, self._clock.wall_ms(), _SEGMENTS_AT_ONCE)
             if is_moved:
                 self._tell_start(name, each)
@@ -162,6 +170,11 @@ class Upkeep:
             async for _, each in in_steps(worker.log_dir.logs.items(), self._clock):
                 if each.producers:
                     each.producers.expire(self._clock.wall_ms(), each.config.producer_id_expiration_ms)
+
+
+def _runner(partitions: Partitions, work: Work) -> Runner:
+    disk = partitions.log_dirs.dirs[0].disk
+    return ChildRunner() if isinstance(disk, RealDisk) else ThreadRunner(disk, work)
 
 
 def _is_usable(worker: DirWorker, each: Log) -> bool:

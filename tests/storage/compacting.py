@@ -10,7 +10,7 @@ from minikafka.protocol.records.builder import BatchBuilder
 from minikafka.protocol.records.control import ControlType, read_marker
 from minikafka.protocol.records.reader import iter_records
 from minikafka.protocol.records.walk import Record
-from minikafka.storage.cleaning import CleanedGroup, clean
+from minikafka.storage.cleaning import CleanedGroup, CompactionPlan, clean
 from minikafka.storage.compaction import Compaction, measure_dirt, plan_compaction
 from minikafka.storage.config import LogConfig
 from minikafka.storage.log import Appended, Log
@@ -58,6 +58,13 @@ def put_in_txn(log: Log, producer_id: int, sequence: int, *pairs: Pair) -> Appen
     appended = log.append_as_leader(batch, 0, NOW_MS, verification=verification)
     log.update_high_watermark(log.log_end_offset)
     return appended
+
+
+def plan_of(log: Log) -> CompactionPlan:
+    """What there is to clean in a log that never was."""
+    plan = plan_compaction(log, measure_dirt(log, None, NOW_MS), NOW_MS)
+    assert plan is not None
+    return plan
 
 
 def cleaned_groups(

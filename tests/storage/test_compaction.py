@@ -32,6 +32,7 @@ from tests.storage.compacting import (
     compact,
     latest,
     pairs,
+    plan_of,
     put,
     put_in_txn,
     small_segments,
@@ -56,12 +57,6 @@ def bases(log: Log) -> list[int]:
 
 def names(disk: MemoryDisk, *suffixes: str) -> list[str]:
     return [name for name in disk.list(DIRECTORY) if name.endswith(suffixes)]
-
-
-def plan_of(log: Log) -> CompactionPlan:
-    plan = plan_compaction(log, measure_dirt(log, None, NOW_MS), NOW_MS)
-    assert plan is not None
-    return plan
 
 
 # ----------------------------------------------------------------------------------------- when
