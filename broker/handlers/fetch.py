@@ -218,9 +218,14 @@ class _Fetch:
         if is_cold:
             await self._read(work)
         while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
-            await DataWait(self._partitions, self._request.min_bytes - self._got_bytes).wait_data(left_ms)
+            missing_bytes = self._request.min_bytes - self._got_bytes
+            await DataWait(self._partitions, missing_bytes, self._readable_end).wait_data(left_ms)
             await self._read(work)
         return self._answer()
+
+    def _readable_end(self, partition: Partition) -> int:
+        reader = self._reader
+        return partition.bound(is_committed=reader.is_committed, is_follower=reader.is_follower).offset
 
     # --------------------------------------------------------------------------------------------- answering
 

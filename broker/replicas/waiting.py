@@ -7,7 +7,7 @@ wakes it, it decides by what is there now. Time is up by a timer of the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from minikafka.broker.replicas.partition import Partition, Promise
 from minikafka.protocol.errors import KafkaError, RequestTimedOutError
@@ -46,19 +46,31 @@ class _Wait:
 class DataWait(_Wait):
     """A fetch that waits for more bytes, or for anything but bytes to happen to one of its partitions."""
 
-    def __init__(self, partitions: Iterable[Partition], missing_bytes: int) -> None:
+    def __init__(
+        self, partitions: Iterable[Partition], missing_bytes: int, readable_end: Callable[[Partition], int]
+    ) -> None:
+        """`readable_end` is the offset below which this reader sees what a partition has."""
         super().__init__(partitions)
         self._missing_bytes = missing_bytes
+        self._readable_end = readable_end
         # How much had been written when it was last looked at: known without reading, so a fetch that wants much is
         # not woken by every little.
         self._seen = {each: (each.appended_bytes, each.leadership) for each in self._partitions}
+        # What is written but not for this reader yet: it becomes readable without another append.
+        ends = {each: readable_end(each) for each in self._partitions}
+        self._held_back = {each: end for each, end in ends.items() if end < each.log.log_end_offset}
 
     def on_change(self, partition: Partition) -> None:
         appended_bytes, leadership = self._seen[partition]
         self._missing_bytes -= partition.appended_bytes - appended_bytes
         self._seen[partition] = (partition.appended_bytes, leadership)
-        if self._missing_bytes <= 0 or partition.is_offline or partition.leadership is not leadership:
+        is_enough = self._missing_bytes <= 0 or self._is_released(partition)
+        if is_enough or partition.is_offline or partition.leadership is not leadership:
             self._stop_waiting()
+
+    def _is_released(self, partition: Partition) -> bool:
+        held_back = self._held_back.get(partition)
+        return held_back is not None and self._readable_end(partition) > held_back
 
     async def wait_data(self, timeout_ms: int) -> None:
         await self._wait(timeout_ms)
