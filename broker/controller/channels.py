@@ -49,9 +49,9 @@ class Channels:
             if broker_id in self._open
         ]
 
-    def tell_roles_to(self, broker_id: int, partitions: Iterable[Partition]) -> None:
+    def tell_roles_to(self, broker_id: int, partitions: Iterable[Partition], *, is_new: bool = False) -> None:
         if broker_id in self._open:
-            self._open[broker_id][0].tell_roles([each.name for each in partitions])
+            self._open[broker_id][0].tell_roles([each.name for each in partitions], is_new=is_new)
 
     def tell_metadata(self, partitions: Iterable[Partition] = (), deleted: Sequence[str] = ()) -> None:
         """Tell everybody, in any case which brokers are live."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -23,7 +23,8 @@ from minikafka.broker.controller.deletion import Deletions
 from minikafka.broker.controller.events import Events
 from minikafka.broker.controller.leaders import Leaders
 from minikafka.broker.controller.loading import read_brokers, read_log_dir_events, read_topic_names, read_topics
-from minikafka.broker.controller.state import Cluster, Partition
+from minikafka.broker.controller.reassignment import Reassignments
+from minikafka.broker.controller.state import Cluster, Name, Partition
 from minikafka.broker.controller.writer import Writer
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.network.net import Net
@@ -36,6 +37,7 @@ from minikafka.broker.zookeeper.topic_nodes import (
     LOG_DIR_EVENTS,
     NO_LEADER,
     TOPICS,
+    Assignment,
     delete_topic_path,
     topic_path,
 )
@@ -46,12 +48,15 @@ from minikafka.protocol.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.errors import ErrorCode, KafkaError
 
 log: Final = logging.getLogger(__name__)
 
 _SERVING_SECONDS: Final = 1.0
 """How long the rest of the cluster may have to wait to hear of a new partition until its replicas are ready."""
+
+
+_BALANCE_SECONDS: Final = 5.0
 
 
 class Controller:
@@ -75,7 +80,7 @@ class Controller:
         self._writer = Writer(coord, held)
         self._waker = Waker()
         self._events = Events(statistics)
-        self._listener: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         sender = Sender(
             controller_id=broker_id,
             controller_epoch=held.epoch,
@@ -90,22 +95,47 @@ class Controller:
         self._channels = Channels(sender, work)
         self._leaders = Leaders(self.cluster, self._writer, self._channels, config, statistics)
         self._deletions = Deletions(self.cluster, self._writer, self._channels)
+        self._reassignments = Reassignments(self.cluster, self._writer, self._channels, self._leaders)
 
     # ------------------------------------------------------------------------------------- asked from outside
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """A leader proposes another ISR."""
-        return await self._events.ask(partial(self._leaders.alter, request))
+        return await self._events.ask(partial(self._alter_partition, request))
+
+    async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        answer = await self._leaders.alter(request)
+        altered = [self.cluster.partition((each.topic, each.partition)) for each in answer.partitions]
+        if any(each is not None and each.assignment.is_reassigned for each in altered):
+            # New replicas may have caught up.
+            self._events.post(self._reassignments.go_on)
+        return answer
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """A broker is about to stop."""
         return await self._events.ask(partial(self._leaders.let_go, request))
+
+    async def elect(self, names: Iterable[Name] | None, *, unclean: bool) -> dict[Name, KafkaError | None]:
+        """Elect leaders for partitions, all of them for None; for each what is wrong, None if it was done."""
+        return await self._events.ask(partial(self._leaders.elect, names, unclean=unclean))
+
+    async def reassign(self, wanted: Mapping[Name, Sequence[int] | None]) -> dict[Name, KafkaError]:
+        """Move partitions to other replicas, or for None back; those that cannot be, and why."""
+        return await self._events.ask(partial(self._reassignments.begin, wanted))
+
+    async def reassignments(self) -> list[tuple[Name, Assignment]]:
+        """What is being moved."""
+        await self._events.ask(self._is_loaded)
+        return [(each.name, each.assignment) for each in self._reassignments.under_way()]
 
     async def wait_deleted(self, topic: str) -> None:
         """Until a topic is gone with all its nodes, or is known to have to wait for a broker that is down."""
         # Its turn comes when everything is loaded.
         await self._events.ask(self._is_loaded)
         await self._deletions.wait_gone(topic)
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self.cluster.topics and not self.is_deleted(topic)
 
     def is_deleted(self, topic: str) -> bool:
         """Whether the deletion of a topic was asked for."""
@@ -123,7 +153,8 @@ class Controller:
         """Take over, then take events until it is over."""
         try:
             await self._take_over()
-            self._listener = self._work.spawn(self._listen(), "changes for the controller")
+            self._tasks.append(self._work.spawn(self._listen(), "changes for the controller"))
+            self._tasks.append(self._work.spawn(self._keep_balance(), "balance of leaders"))
             while True:
                 await self._events.take()
         except ControllerFenced as over:
@@ -133,12 +164,21 @@ class Controller:
             self._channels.close()
             self._events.close()
             self._deletions.close()
-            if self._listener is not None:
-                self._listener.cancel()
+            for task in self._tasks:
+                task.cancel()
 
     async def _listen(self) -> None:
         while True:
             self._events.post(partial(self._on_changes, await self._waker.wait()))
+
+    async def _keep_balance(self) -> None:
+        """Now and then, and first when those that were restarted together are back."""
+        seconds: float = _BALANCE_SECONDS
+        while True:
+            await asyncio.sleep(seconds)
+            if self._config.broker.auto_leader_rebalance_enable:
+                self._events.post(self._leaders.balance)
+            seconds = max(1, self._config.broker.leader_imbalance_check_interval_seconds)
 
     async def _is_loaded(self) -> bool:
         return True
@@ -161,6 +201,7 @@ class Controller:
         self._channels.follow_brokers()
         await self._start_partitions()
         await self._on_log_dirs()
+        await self._reassignments.go_on()
         await self._deletions.go_on()
 
     # ----------------------------------------------------------------------------------- changes in ZooKeeper
@@ -201,6 +242,7 @@ class Controller:
         if came:
             await self._leaders.repair()
             await self._start_partitions()
+        await self._reassignments.go_on()
         await self._deletions.go_on()
 
     async def _on_topics(self) -> None:

@@ -49,9 +49,9 @@ class Deletions:
                 continue
             log.info("topic %s is being deleted", topic.name)
             topic.is_deleted = True
-            self._left[topic.name] = {
-                (broker_id, each.name) for each in topic.partitions.values() for broker_id in each.replicas
-            }
+            # A partition that never had a state has no logs either.
+            made = [each for each in topic.partitions.values() if each.version >= 0]
+            self._left[topic.name] = {(broker_id, each.name) for each in made for broker_id in each.replicas}
             self._told[topic.name] = set()
             self._channels.tell_metadata(deleted=[topic.name])
         self._tell_waiting()

@@ -10,7 +10,7 @@ had proposed before it knew. A function returns None where there is nothing to d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateNode
@@ -33,7 +33,8 @@ def repaired(
     Without a leader in sync one may be taken that is not, if losing records is preferred to not being available. It
     then is the whole ISR.
     """
-    alive = tuple(filter(is_online, state.isr))
+    # Whoever is not a replica any more does not count, however alive.
+    alive = tuple(each for each in state.isr if each in assignment.replicas and is_online(each))
     leader = state.leader if state.leader in alive else _first(assignment.replicas, lambda each: each in alive)
     if leader is not None:
         return _changed(state, leader, alive, controller_epoch)
@@ -63,6 +64,19 @@ def preferred(assignment: Assignment, state: StateNode, may_lead: Can, controlle
     if first not in state.isr or not may_lead(first):
         return None
     return _changed(state, first, state.isr, controller_epoch)
+
+
+def moved(replicas: Sequence[int], state: StateNode, may_lead: Can, controller_epoch: int) -> StateNode | None:
+    """When a partition has other replicas: a leader and an ISR of them, and in any case another epoch."""
+    isr = tuple(each for each in state.isr if each in replicas)
+    if not isr:
+        return None
+    leader: int | None = state.leader
+    if leader not in isr:
+        leader = _first(replicas, lambda each: each in isr and may_lead(each))
+    return StateNode(
+        NO_LEADER if leader is None else leader, state.leader_epoch + 1, isr, controller_epoch, state.is_recovering
+    )
 
 
 def _changed(state: StateNode, leader: int, isr: tuple[int, ...], controller_epoch: int) -> StateNode | None:

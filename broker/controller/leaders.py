@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from minikafka.broker.controller import leader_election as election
 from minikafka.broker.controller import proposals
 from minikafka.broker.controller.channels import Channels
-from minikafka.broker.controller.state import Cluster, Partition
+from minikafka.broker.controller.state import Cluster, Name, Partition
 from minikafka.broker.controller.writer import Writer
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.statistics import ControllerStatistics
@@ -26,9 +26,14 @@ from minikafka.protocol.control import (
 )
 from minikafka.protocol.errors import (
     BrokerNotAvailableError,
+    ElectionNotNeededError,
+    EligibleLeadersNotAvailableError,
     InvalidRequestError,
+    InvalidTopicError,
     KafkaError,
+    PreferredLeaderNotAvailableError,
     StaleBrokerEpochError,
+    UnknownTopicOrPartitionError,
 )
 
 log: Final = logging.getLogger(__name__)
@@ -106,6 +111,51 @@ class Leaders:
         unclean = self._config.topic(partition.topic.name).unclean_leader_election_enable
         return repaired(unclean=unclean)
 
+    # ----------------------------------------------------------------------------------- elections on request
+
+    async def elect(self, names: Iterable[Name] | None, *, unclean: bool) -> dict[Name, KafkaError | None]:
+        """Have the first replica lead or, unclean, anybody where nobody does; of all partitions for None.
+
+        Those that need none are left out of an answer about all.
+        """
+        asked = [each.name for each in self._cluster.partitions()] if names is None else list(dict.fromkeys(names))
+        found = {name: self._cluster.partition(name) for name in asked}
+        before = {name: None if each is None else _refusal(each, unclean=unclean) for name, each in found.items()}
+        before |= {name: UnknownTopicOrPartitionError() for name, each in found.items() if each is None}
+        wanted = [each for name, each in found.items() if each is not None and before[name] is None]
+        self.tell(await self.change(wanted, self._uncleanly if unclean else self._preferred))
+        answers = dict(before)
+        for each in wanted:
+            is_done = each.leader != NO_LEADER if unclean else each.leader == each.assignment.target[0]
+            refusal = EligibleLeadersNotAvailableError() if unclean else PreferredLeaderNotAvailableError()
+            answers[each.name] = None if is_done else refusal
+        if names is None:
+            return {name: each for name, each in answers.items() if not isinstance(each, ElectionNotNeededError)}
+        return answers
+
+    def _preferred(self, partition: Partition, state: StateNode) -> StateNode | None:
+        may_lead = partial(self._cluster.may_lead, partition.name)
+        return election.preferred(partition.assignment, state, may_lead, self._epoch)
+
+    def _uncleanly(self, partition: Partition, state: StateNode) -> StateNode | None:
+        is_online = partial(self._cluster.is_online, partition.name)
+        return election.repaired(partition.assignment, state, is_online, self._epoch, unclean=True)
+
+    async def balance(self) -> None:
+        """Give brokers back what they should lead, where too much of it is led by others."""
+        preferred: dict[int, list[Partition]] = {}
+        for each in self._cluster.partitions():
+            preferred.setdefault(each.replicas[0], []).append(each)
+        percentage = self._config.broker.leader_imbalance_per_broker_percentage
+        for broker_id, partitions in preferred.items():
+            astray = [each for each in partitions if each.leader != broker_id]
+            if len(astray) * 100 > percentage * len(partitions):
+                movable = [each for each in astray if not each.assignment.is_reassigned]
+                changed = await self.change(movable, self._preferred)
+                if changed:
+                    log.info("broker %d leads %d partitions again", broker_id, len(changed))
+                self.tell(changed)
+
     # ------------------------------------------------------------------------------------- controlled shutdown
 
     async def let_go(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
@@ -176,3 +226,13 @@ class Leaders:
             else:
                 changes.append((partition, new))
         return changes
+
+
+def _refusal(partition: Partition, *, unclean: bool) -> KafkaError | None:
+    """Why there is nothing to elect."""
+    if partition.topic.is_deleted:
+        return InvalidTopicError("The topic is being deleted.")
+    if partition.state is None:
+        return UnknownTopicOrPartitionError()
+    is_led = partition.leader != NO_LEADER if unclean else partition.leader == partition.assignment.target[0]
+    return ElectionNotNeededError() if is_led else None

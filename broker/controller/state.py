@@ -32,7 +32,13 @@ class Broker(NamedTuple):
             Endpoint(listener=each.listener, security_protocol=each.protocol, host=each.host, port=each.port)
             for each in self.node.endpoints
         ]
-        return LiveBroker(broker_id=self.broker_id, broker_epoch=self.epoch, endpoints=endpoints, rack=self.node.rack)
+        return LiveBroker(
+            broker_id=self.broker_id,
+            broker_epoch=self.epoch,
+            endpoints=endpoints,
+            rack=self.node.rack,
+            host=self.node.host,
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -150,7 +150,7 @@ class _TopicsHandler:
         if count > 1:
             raise InvalidRequestError("Duplicate topic name.")
         if topic.name == _CLUSTER_METADATA:
-            raise TopicAuthorizationFailedError
+            raise InvalidRequestError(f"Creation of internal topic {_CLUSTER_METADATA} is prohibited.")
         plan = await self._admin.plan(
             topic.name,
             topic.num_partitions,
@@ -213,7 +213,9 @@ class _TopicsHandler:
         if result.name is None:
             # Without an id Kafka looks for a name that it may delete, and finds none.
             raise UnknownTopicIdError if result.topic_id != ZERO_UUID else TopicAuthorizationFailedError
-        if result.name not in self._context.metadata.topics:
+        # One that never had a live replica is in nobody's metadata.
+        is_known = result.name in self._context.metadata.topics or self._controller.controller.has_topic(result.name)
+        if not is_known:
             raise UnknownTopicOrPartitionError
         await self._admin.request_deletion(result.name)
 

@@ -11,7 +11,7 @@ from typing import Any
 from minikafka.broker.clock import SystemClock
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
-from minikafka.broker.handlers import controller, metadata, topics
+from minikafka.broker.handlers import controller, metadata, replicas, topics
 from minikafka.broker.handlers.control import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from minikafka.broker.limits import server_limits
 from minikafka.broker.live_config import LiveConfig
@@ -77,7 +77,7 @@ class FakeBroker:
         routes = [Route(api, handler, Operation.NONE, Resource.NONE, is_control=True) for api, handler in rows]
         context = self._context()
         routes += [*topics.routes(context, self.task), *controller.routes(context, self.task)]
-        routes += metadata.routes(context)
+        routes += [*metadata.routes(context), *replicas.routes(context, self.task)]
         dispatcher = Dispatcher(routes, control_listeners={"PLAINTEXT"})
         self._server = Server(dispatcher, server_limits(self.config.broker), SystemClock())
         (listener,) = await self._server.start([Listener("PLAINTEXT", "127.0.0.1", self.port)])
@@ -165,10 +165,9 @@ class FakeBroker:
         state = self.metadata.partition(topic, index)
         return None if state is None else state.leader
 
-    async def create(self, topic: str, replicas: dict[int, list[int]], **configs: str) -> bytes:
+    async def create(self, topic: str, assignment: dict[int, list[int]]) -> bytes:
         """Make a topic with these replicas, any number of them."""
-        overrides = {name.replace("_", "."): text for name, text in configs.items()}
-        return await self.admin.create(Plan(topic, {index: tuple(each) for index, each in replicas.items()}, overrides))
+        return await self.admin.create(Plan(topic, {index: tuple(each) for index, each in assignment.items()}, {}))
 
     async def state(self, topic: str, index: int = 0) -> StateNode:
         """What stands in ZooKeeper."""

@@ -13,7 +13,7 @@ from tests.compat.replay.recording import Case, all_cases
 # As those brokers were whose answers were recorded.
 SETTINGS = {"min.insync.replicas": "2", "default.replication.factor": "1", "num.partitions": "1"}
 
-FAMILIES = ("create-topic", "delete-topic", "create-partitions")
+FAMILIES = ("create-topic", "delete-topic", "create-partitions", "reassignment-errors", "list-reassignments")
 
 
 def cases() -> list[Case]:
