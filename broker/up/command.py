@@ -42,7 +42,13 @@ def run(wanted: Wanted) -> int:
         folder = Folder(Path(wanted.data) if wanted.data else default_folder(os.environ, wanted.port))
         with folder.held(0 if wanted.zookeeper else wanted.zookeeper_nodes, fresh=wanted.fresh):
             plan = make_plan(
-                wanted.brokers, wanted.port, wanted.zookeeper_nodes, wanted.zookeeper, wanted.sets, random.Random()
+                wanted.brokers,
+                wanted.port,
+                wanted.zookeeper_nodes,
+                wanted.zookeeper,
+                wanted.sets,
+                random.Random(),
+                folder.last_ports(),
             )
             asyncio.run(_run(plan, folder, wanted.options))
     except (UpError, KitError) as error:

@@ -55,6 +55,16 @@ class Folder:
     def properties(self, broker_id: int) -> Path:
         return self.path / f"broker-{broker_id}.properties"
 
+    def last_ports(self) -> list[int]:
+        """Where the brokers listened the last time."""
+        ports: list[int] = []
+        while (path := self.properties(len(ports) + 1)).exists():
+            found = re.search(r"^listeners=.*:([0-9]+)$", path.read_text(errors="replace"), re.MULTILINE)
+            if found is None:
+                break
+            ports.append(int(found[1]))
+        return ports
+
     @property
     def cluster(self) -> Path:
         return self.path / _CLUSTER

@@ -77,13 +77,19 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    brokers: int, port: int, zookeeper_nodes: int, zookeeper: str | None, sets: Sequence[str], rng: random.Random
+    brokers: int,
+    port: int,
+    zookeeper_nodes: int,
+    zookeeper: str | None,
+    sets: Sequence[str],
+    rng: random.Random,
+    last_ports: Sequence[int] = (),
 ) -> Plan:
-    """Decide everything; UpError if something is in the way. Port 0 stands for free ones."""
+    """Decide everything; UpError if something is in the way. Port 0 stands for free ones, the last ones if they are."""
     settings = _settings(sets, brokers)
     if port + brokers - 1 > PORT_MAX:
         raise UpError(f"{brokers} brokers from port {port} on: there is no port above {PORT_MAX}", 2)
-    ports = list(range(port, port + brokers)) if port else free_ports(brokers, rng)
+    ports = list(range(port, port + brokers)) if port else _any_ports(brokers, last_ports, rng)
     for each in ports:
         if not is_free(each):
             raise UpError(f"port {each} is taken; is another Kafka running? --port chooses another one")
@@ -111,6 +117,12 @@ def _settings(sets: Sequence[str], brokers: int) -> dict[str, str]:
             raise UpError("--set advertised.listeners: the same address cannot be that of every broker", 2)
         settings[name] = value
     return settings
+
+
+def _any_ports(count: int, last: Sequence[int], rng: random.Random) -> list[int]:
+    """Rather those of the last time: until its session is over, ZooKeeper takes a broker elsewhere for another one."""
+    kept = [each for each in last[:count] if is_free(each)]
+    return kept if len(kept) == count else free_ports(count, rng)
 
 
 def free_ports(count: int, rng: random.Random, without: Iterable[int] = ()) -> list[int]:

@@ -7,6 +7,7 @@ Run with its properties file. `num.partitions` says what becomes of it: 1 it ser
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -27,6 +28,10 @@ def main() -> None:
     number = settings["broker.id"]
     fate = settings.get("num.partitions", "1") if settings.get("broker.rack", number) == number else "1"
     print("starting", *sorted(name for name in os.environ if name.startswith("KAFKA_")), flush=True)
+    if fate in ("2", "3") and "broker.rack" in settings:
+        # Not before the other one can be stopped.
+        while not Path(settings["log.dirs"]).with_name("broker-1").exists():
+            select.select([], [], [], 0.01)
     if fate == "2":
         lifeline.tell(failed="there is no such thing", code=2)
         sys.exit(2)

@@ -103,6 +103,14 @@ def test_cluster_json_of_a_cluster_that_was_killed_is_removed(tmp_path: Path) ->
         assert not (tmp_path / "cluster.json").exists()
 
 
+def test_where_brokers_listened_the_last_time(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    assert folder.last_ports() == []
+    for number, text in ((1, "listeners=PLAINTEXT://127.0.0.1:1234\n"), (2, "x=y\nlisteners=A://h:5\n"), (3, "z")):
+        folder.properties(number).write_text(text)
+    assert folder.last_ports() == [1234, 5]
+
+
 def test_a_damaged_marker_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / ".minikafka-up").write_bytes(b"\x00[")
     with Folder(tmp_path).held(3, fresh=False):

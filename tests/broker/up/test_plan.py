@@ -41,6 +41,19 @@ def test_all_ports_are_different(port: int) -> None:
     assert made.zookeeper_connect == ",".join(f"{HOST}:{each}" for each in made.zookeeper_ports)
 
 
+def test_free_ports_are_those_of_the_last_time_if_they_are_free() -> None:
+    last = list(range(first := row_of_ports(3), first + 3))
+    again = make_plan(3, 0, 1, None, [], RNG, last)
+    assert [each.port for each in again.brokers] == last
+    with socket.socket() as taken:
+        taken.bind((HOST, last[1]))
+        taken.listen()
+        other = make_plan(3, 0, 1, None, [], RNG, last)
+    assert last[1] not in [each.port for each in other.brokers]
+    more = make_plan(4, 0, 1, None, [], RNG, last)
+    assert len({each.port for each in more.brokers}) == 4
+
+
 def test_a_zookeeper_that_runs_already() -> None:
     made = plan(1, 0, 1, "one:2181,two:2181/kafka")
     assert (made.zookeeper_ports, made.zookeeper_connect) == ((), "one:2181,two:2181/kafka")
