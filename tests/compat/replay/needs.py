@@ -5,14 +5,13 @@ from typing import Final
 
 from tests.compat.replay.recording import Case
 
-REPLICAS_MAX: Final = 1
+REPLICAS_MAX: Final = 3
 """How many replicas a partition may have on our brokers."""
 
 FOLLOWER: Final = "a follower of"
 """Where a step goes that is left out while there are no followers."""
 
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
-    "replicas": ("produce-to-follower-*",),
     "elections and reassignment": ("leader-moved-*", "list-reassignments", "reassignment-errors"),
     "groups": (
         "describe-groups-*",
