@@ -12,6 +12,7 @@ from minikafka.broker.handlers import (
     control,
     features,
     fetch,
+    groups,
     list_offsets,
     log_dirs,
     metadata,
@@ -33,7 +34,7 @@ from minikafka.broker.network.dispatch import Route
 def all_routes(context: Context, controller: ControllerTask) -> list[Route]:
     """Every row once; each key is served by one handler."""
     data = (control, fetch, list_offsets, metadata, produce, producers, records)
-    admin = (acls, cluster, configs, features, log_dirs, quotas, sasl, scram, tokens)
+    admin = (acls, cluster, configs, features, groups, log_dirs, quotas, sasl, scram, tokens)
     rows = [row for family in (*data, *admin) for row in family.routes(context)]
     rows += [*controller_requests.routes(context, controller), *topics.routes(context, controller)]
     table = {row.api.key: row for row in rows}
