@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from minikafka.protocol.errors import DecodeError
@@ -24,6 +24,9 @@ log: Final = logging.getLogger(__name__)
 
 IN_FLIGHT_REQUESTS_MAX: Final = 128
 """Beyond what any client pipelines; a peer that sends more waits until some are answered."""
+
+_SMALL_BYTES: Final = 4096
+"""Answers up to this size may wait for those to other requests of the same read, and leave with them."""
 
 Parts = list[Buffer]
 Reply = Parts | Awaitable[Parts | None] | None
@@ -62,14 +65,15 @@ class Connection(asyncio.BufferedProtocol):
         listener: str,
         limits: ConnectionLimits,
         scratch: bytearray,
-        monotonic_ms: Callable[[], int],
         on_closed: Callable[[Connection], None],
     ) -> None:
         # Of the server.
         self._serve = serve
         self._limits = limits
-        self._monotonic_ms = monotonic_ms
         self._on_closed = on_closed
+        # For the server: whether anything has come since it looked last, and since when nothing has.
+        self.has_news = True
+        self.silent_since_ms = 0
         # Of the peer.
         self.listener = listener
         self.principal = "User:ANONYMOUS"
@@ -78,13 +82,16 @@ class Connection(asyncio.BufferedProtocol):
         # Of the stream.
         self._reader = FrameReader(limits.frame_bytes_max, scratch)
         self._transport: asyncio.Transport | None = None
+        self._backlog: deque[bytes | bytearray] = deque()
         self._slots: deque[_Slot] = deque()
+        self._out: Parts = []
         self._in_flight_bytes = 0
         self._peer_reads = True
         self._is_paused = False
-        self._is_draining = False
+        self._takes_requests = True
+        # Nothing more will come: closed as soon as nothing is owed.
+        self._is_ending = False
         self._waiting: set[asyncio.Task[None]] = set()
-        self.last_active_ms = monotonic_ms()
 
     # ------------------------------------------------------------------------------- the transport's calls
 
@@ -100,18 +107,23 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_ms = self._monotonic_ms()
+        self.has_news = True
         try:
-            for frame in self._reader.buffer_updated(nbytes):
-                self._begin(frame)
+            frames = self._reader.buffer_updated(nbytes)
         except DecodeError as error:
-            log.info("%s: closing, %s", self.peer_host, error)
-            self.close()
+            self._refuse(error)
+            return
+        if self._backlog:
+            self._backlog += frames
+        else:
+            self._begin_all(frames)
+        if self._out:
+            self._write()
 
     def eof_received(self) -> bool:
         """A peer may stop sending and still wait for answers; it is closed when they are out."""
-        self._is_draining = True
-        if not self._slots:
+        self._is_ending = True
+        if not self.is_busy:
             self.close()
         return True
 
@@ -125,26 +137,48 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._takes_requests = False
+        self._backlog.clear()
+        # Soon rather than now: one that has not begun would leave what it was to wait for behind.
+        loop = asyncio.get_running_loop()
         for task in self._waiting:
-            task.cancel()
+            loop.call_soon(task.cancel)
         self._slots.clear()
         self._on_closed(self)
 
     # --------------------------------------------------------------------------------------------- requests
 
+    def _begin_all(self, frames: Iterable[bytes | bytearray]) -> None:
+        """Begin requests as long as there is room for more; the others wait for that."""
+        rest = iter(frames)
+        for frame in rest:
+            self._begin(frame)
+            if self._is_paused:
+                self._backlog.extend(rest)
+
     def _begin(self, frame: bytes | bytearray) -> None:
-        if self._transport is None or self._is_draining:
+        if not self._takes_requests:
             return
-        slot = _Slot(len(frame))
-        self._slots.append(slot)
-        self._in_flight_bytes += slot.size
         try:
             reply = self._serve(self, frame)
-        except DecodeError:
-            raise
+        except DecodeError as error:
+            self._refuse(error)
+            return
         except Exception:
             self._fail()
             return
+        if type(reply) is list and not self._slots:
+            # Nothing else is owed, so it is its turn. Small answers to one read leave together.
+            self._out += reply
+            if len(reply) > 1 or len(reply[0]) > _SMALL_BYTES:
+                self._write()
+        elif reply is not None or self._slots:
+            self._enqueue(len(frame), reply)
+
+    def _enqueue(self, size: int, reply: Reply) -> None:
+        slot = _Slot(size)
+        self._slots.append(slot)
+        self._in_flight_bytes += size
         if reply is None or isinstance(reply, list):
             self._finish(slot, reply)
         else:
@@ -156,33 +190,42 @@ class Connection(asyncio.BufferedProtocol):
     async def _await(self, slot: _Slot, reply: Awaitable[Parts | None]) -> None:
         try:
             self._finish(slot, await reply)
+            self._write()
         except asyncio.CancelledError:
             raise
         except DecodeError as error:
-            log.info("%s: closing, %s", self.peer_host, error)
-            self.close()
+            self._refuse(error)
         except Exception:
             self._fail()
 
     def _finish(self, slot: _Slot, parts: Parts | None) -> None:
-        """An answer is there: write it and those behind it, as far as none before them is missing."""
+        """An answer is there: it and those behind it can be written, as far as none before them is missing."""
         slot.parts = parts
         slot.is_ready = True
-        out: Parts = []
-        while self._slots and self._slots[0].is_ready:
-            done = self._slots.popleft()
+        slots = self._slots
+        while slots and slots[0].is_ready:
+            done = slots.popleft()
             self._in_flight_bytes -= done.size
             if done.parts:
-                out += done.parts
-        if self._transport is not None and out:
-            self._transport.writelines(out)
-        if self._is_draining and not self._slots:
+                self._out += done.parts
+
+    def _write(self) -> None:
+        """Hand over what is to be written, and see what that makes possible."""
+        out, self._out = self._out, []
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if out:
+            transport.writelines(out)
+        if self._is_paused:
+            self._regulate()
+        if self._is_ending and not self.is_busy:
             self.close()
-        self._regulate()
 
     def _regulate(self) -> None:
         """Read on only while there is room for more."""
-        if self._transport is None or self._transport.is_closing():
+        transport = self._transport
+        if transport is None or transport.is_closing():
             return
         is_full = (
             not self._peer_reads
@@ -191,17 +234,22 @@ class Connection(asyncio.BufferedProtocol):
         )
         if is_full and not self._is_paused:
             self._is_paused = True
-            self._transport.pause_reading()
+            transport.pause_reading()
         elif not is_full and self._is_paused:
             self._is_paused = False
-            self._transport.resume_reading()
+            frames, self._backlog = self._backlog, deque()
+            self._begin_all(frames)
+            if not self._is_paused:
+                transport.resume_reading()
+            if self._out:
+                self._write()
 
     # ---------------------------------------------------------------------------------------------- closing
 
     @property
     def is_busy(self) -> bool:
         """Whether an answer is still owed."""
-        return bool(self._slots)
+        return bool(self._slots or self._backlog)
 
     @property
     def is_amid_frame(self) -> bool:
@@ -210,19 +258,30 @@ class Connection(asyncio.BufferedProtocol):
 
     def drain(self) -> None:
         """Take no more requests; close when those in flight are answered."""
-        self._is_draining = True
-        if not self._slots:
+        self._takes_requests = False
+        self._backlog.clear()
+        self._is_ending = True
+        if not self.is_busy:
             self.close()
 
     def close(self) -> None:
-        """Write what is buffered, then close."""
+        """Write what is there to be written, then close."""
+        self._takes_requests = False
         if self._transport is not None:
+            if self._out:
+                out, self._out = self._out, []
+                self._transport.writelines(out)
             self._transport.close()
 
     def abort(self) -> None:
         """Close without writing any more."""
+        self._takes_requests = False
         if self._transport is not None:
             self._transport.abort()
+
+    def _refuse(self, error: DecodeError) -> None:
+        log.info("%s: closing, %s", self.peer_host, error)
+        self.close()
 
     def _fail(self) -> None:
         log.exception("%s: a request could not be served, closing its connection", self.peer_host)

@@ -44,6 +44,11 @@ class Gate:
         self.begun.append(topic.name)
         if topic.name == "at-once":
             return MetadataResponse(brokers=[], cluster_id=topic.name, topics=[])
+        if topic.name.startswith("large"):
+            return MetadataResponse(brokers=[], cluster_id=topic.name.ljust(30_000), topics=[])
+        if topic.name == "closing":
+            call.connection.close()
+            return MetadataResponse(brokers=[], cluster_id=topic.name, topics=[])
         if topic.name == "broken":
             raise RuntimeError("a handler of ours is broken")
         return asyncio.ensure_future(self._wait(topic.name))
@@ -102,9 +107,10 @@ class Peer:
     def write(self, parts: list[Buffer]) -> None:
         self.writer.write(b"".join(parts))
 
-    def ask(self, topic: str) -> None:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-        self.write(self.pipeline.send(request, 9, topic))
+    def ask(self, *topics: str) -> None:
+        """One request for each, all of them in one piece."""
+        requests = [(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), topic) for topic in topics]
+        self.write([part for request, topic in requests for part in self.pipeline.send(request, 9, topic)])
 
     async def frame(self) -> bytes | bytearray:
         while not self.ready:
@@ -210,6 +216,37 @@ async def test_a_peer_that_sends_too_much_waits() -> None:
         for number in range(5000):
             gate.open(f"gate-{number}")
         assert [(await peer.answer())[0] for _ in range(5000)] == [f"gate-{number}" for number in range(5000)]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_peer_that_does_not_read_waits(is_over: bool) -> None:
+    """Also with requests that have all arrived at once, and with nothing to come after them."""
+    gate = Gate()
+    connection = ConnectionLimits(frame_bytes_max=1 << 20, in_flight_bytes_max=1 << 20, write_buffer_bytes=100_000)
+    names = [f"large-{number}" for number in range(1000)]
+    async with served(gate, LIMITS._replace(connection=connection)) as service:
+        peer = await service.connect()
+        peer.ask(*names)
+        if is_over:
+            peer.writer.write_eof()
+        await wait_until(lambda: bool(gate.begun))
+        settled = -1
+        while settled != len(gate.begun):
+            settled = len(gate.begun)
+            await asyncio.sleep(0.05)
+        assert settled < 1000
+        assert [(await peer.answer())[0] for _ in names] == names
+
+
+async def test_nothing_is_begun_after_the_request_that_closes_the_connection() -> None:
+    gate = Gate()
+    async with served(gate) as service:
+        peer = await service.connect()
+        peer.ask("at-once", "closing", "slow")
+        assert (await peer.answer())[1] == "at-once"
+        with pytest.raises(ConnectionError):
+            await peer.frame()
+        assert gate.begun == ["at-once", "closing"]
 
 
 async def test_a_peer_that_stops_sending_still_gets_its_answers() -> None:
