@@ -59,10 +59,8 @@ java:
 	[ "$${found:-0}" -ge 17 ] || { \
 	    echo "minikafka's tests need Java 17 or newer, in JAVA_HOME or on the PATH; found: $${found:-none}" >&2; exit 1; }
 
-up: setup ## start a cluster of three brokers on this machine
-	@$(BIN)/minikafka up --help >/dev/null 2>&1 || \
-	    { echo "this version of minikafka has no command 'up': there is no broker in it" >&2; exit 1; }
-	$(BIN)/minikafka up --brokers 3
+up: setup ## start a cluster of three brokers on this machine (ARGS='--port 19092 --fresh', see `minikafka up --help`)
+	$(BIN)/minikafka up --brokers 3 $(ARGS)
 
 format: setup ## let ruff lay out the code and sort the imports
 	$(BIN)/ruff check --fix .
