@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 SOURCE = Path(__file__).parent / "load" / "load.c"
 BINARY = Path("build") / "bench" / "load"

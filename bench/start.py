@@ -46,7 +46,7 @@ def first_message(cluster: Running) -> float:
     producer.produce(TOPIC, b"hello", partition=0)
     if producer.flush(MESSAGE_SECONDS_MAX):
         raise SystemExit("the first message was not acknowledged")
-    consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": "start"})
+    consumer = Consumer({"bootstrap.servers": cluster.servers, "group.id": "start", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     message = consumer.poll(MESSAGE_SECONDS_MAX)
     took = time.perf_counter() - began

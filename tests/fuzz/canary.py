@@ -7,17 +7,25 @@ import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 INTERVAL_SECONDS = 0.005
 PATIENCE_SECONDS = 20.0
 TOPIC_SECONDS_MAX = 30.0
+INDEXED_BYTES = 5000
+"""After so many a log begins to index what is written to it."""
 
 
 def create_topics(servers: str, *names: str) -> None:
+    """Topics with a partition each, in which all files are open that ever will be."""
     admin = AdminClient({"bootstrap.servers": servers})
     for done in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
         done.result(TOPIC_SECONDS_MAX)
+    producer = Producer({"bootstrap.servers": servers, "batch.num.messages": 1})
+    for name in names:
+        for _ in range(3):
+            producer.produce(name, bytes(INDEXED_BYTES), partition=0)
+    producer.flush(TOPIC_SECONDS_MAX)
 
 
 class Canary:
@@ -32,7 +40,8 @@ class Canary:
         common: dict[str, Any] = {"bootstrap.servers": servers, "error_cb": self._on_error}
         self._producer = Producer({**common, "acks": "all", "linger.ms": 0, "retries": 0})
         self._consumer = Consumer({**common, "group.id": "canary", "enable.auto.commit": False})
-        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), TOPIC_SECONDS_MAX)
+        self._consumer.assign([TopicPartition(topic, 0, end)])
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._sing, name="canary")
 
