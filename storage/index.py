@@ -144,6 +144,22 @@ class _Index:
         self._entry.pack_into(self._mapping.view, self.count * self._entry.size, first, second)
         self.count += 1
 
+    def _put_last(self, first: int, second: int) -> None:
+        """The entry after which the file is only read: for a single one a map would cost more than all the rest."""
+        if self._is_writable:
+            self._put(first, second)
+            return
+        if self._mapping is not None:
+            self._mapping.close()
+            self._mapping = None
+        file = self._disk.open(self.path, create=True)
+        try:
+            file.truncate(self.size_bytes)
+            file.append((self._entry.pack(first, second),))
+        finally:
+            file.close()
+        self.count += 1
+
     def _make_room(self) -> None:
         if not self._is_writable:
             if self._mapping is not None:
@@ -253,7 +269,8 @@ class TimeIndex(_Index):
         """Add an entry unless it tells nothing new; the last one has a place kept free for it."""
         places = self._count_max if is_last else self._count_max - 1
         if timestamp > self.last.timestamp and offset >= self.last.offset and self.count < places:
-            self._put(timestamp, offset - self.base_offset)
+            put = self._put_last if is_last else self._put
+            put(timestamp, offset - self.base_offset)
             self.last = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:

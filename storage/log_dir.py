@@ -18,9 +18,9 @@ Whatever waits for the disk is a job (`dir_jobs`), save starting and stopping, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from minikafka.protocol.errors import InvalidTopicError
 from minikafka.storage.checkpoints import Checkpoints, Partition, Rewrite
@@ -51,6 +51,14 @@ from minikafka.storage.trimming import end_after_cut
 _NAME_BYTES_MAX = 255
 
 _J = TypeVar("_J", bound=Job)
+
+RunAll: TypeAlias = Callable[[Sequence[Callable[[], None]]], None]
+"""Makes some calls, at the same time or not; when it returns all have ended, and if one raised, so does it."""
+
+
+def run_in_turn(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
 
 
 _DISCARD_DELAY_MIN_MS = 1000
@@ -165,19 +173,21 @@ class LogDir:
 
     # ------------------------------------------------------------------------------------- stopping
 
-    def close(self, broker_epoch: int = -1) -> None:
-        """Stop in good order: no job, flush or read is under way any more; StorageError if the disk fails."""
+    def close(self, broker_epoch: int = -1, run_all: RunAll = run_in_turn) -> None:
+        """Stop in good order: no job, flush or read is under way any more; StorageError if the disk fails.
+
+        Logs can be closed at the same time, on different threads.
+        """
         assert not self._unfinished_count or self.is_offline
         try:
             if self._is_open and not self.is_offline:
                 with self._failing("be closed"):
-                    self._stop(broker_epoch)
+                    self._stop(broker_epoch, run_all)
         finally:
             self._let_go()
 
-    def _stop(self, broker_epoch: int) -> None:
-        for log in self.logs.values():
-            log.close()
+    def _stop(self, broker_epoch: int, run_all: RunAll) -> None:
+        run_all([log.close for log in self.logs.values()])
         for rewrite in self._rewrites():
             rewrite.run(self.disk)
         # What was clean before the start and has not been touched since is clean still.

@@ -16,7 +16,7 @@ from minikafka.storage.dir_identity import Identity, NotOurs
 from minikafka.storage.disk import Disk
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log import Log
-from minikafka.storage.log_dir import LogDir
+from minikafka.storage.log_dir import LogDir, RunAll, run_in_turn
 
 
 class LogSize(NamedTuple):
@@ -71,6 +71,11 @@ class LogDirs:
     def load_all(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Load all partitions; StorageError if no directory is left, NotOurs if a partition is in two of them."""
         self._each(lambda each: each.load_all(config_for, now_ms))
+        self.check_loaded()
+
+    def check_loaded(self) -> None:
+        """Whether it was possible to load everything, if that was done one directory at a time; raises as above."""
+        self._check_left()
         seen: dict[Partition, LogDir] = {}
         for each in self.online:
             for partition in (*each.logs, *each.corrupt):
@@ -89,15 +94,18 @@ class LogDirs:
                 if not each.is_offline:
                     self.close()
                     raise
+        self._check_left()
+
+    def _check_left(self) -> None:
         if not self.online:
             self.close()
             raise StorageError("no log directory works: " + "; ".join(each.failure or "" for each in self.dirs))
 
-    def close(self, broker_epoch: int = -1) -> None:
+    def close(self, broker_epoch: int = -1, run_all: RunAll = run_in_turn) -> None:
         """Stop all in good order; one that fails at it is offline and does not keep the others from it."""
         for each in self.dirs:
             try:
-                each.close(broker_epoch)
+                each.close(broker_epoch, run_all)
             except StorageError:
                 assert each.is_offline
 
