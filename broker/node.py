@@ -29,7 +29,7 @@ from minikafka.broker.metadata import Metadata
 from minikafka.broker.network.dispatch import Dispatcher
 from minikafka.broker.network.net import Net, TcpNet
 from minikafka.broker.network.server import Listener, Server
-from minikafka.broker.replicas.loading import load
+from minikafka.broker.replicas.loading import close, load
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.replicas.upkeep import Upkeep
 from minikafka.broker.replication.controller_link import ControllerLink
@@ -249,7 +249,7 @@ class Broker:
             await self.context.partitions.wait_idle()
             broker_epoch = self.context.membership.broker_epoch
             self.context.membership.stop()
-            self.context.partitions.log_dirs.close(broker_epoch)
+            await close(self.context.partitions.log_dirs, broker_epoch, self._seams.work)
         if self._coord is not None:
             await self._coord.close()
         await self._seams.work.stop()
