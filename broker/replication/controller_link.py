@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from minikafka.broker.config.broker import BrokerConfig
+from minikafka.broker.endpoints import WILDCARDS
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.network.net import Net
@@ -22,7 +23,7 @@ def inter_broker_address(broker: LiveBroker, config: BrokerConfig, *, for_contro
         name = config.control_plane_listener_name
     for endpoint in broker.endpoints:
         if endpoint.listener == name:
-            return endpoint.host or broker.host, endpoint.port
+            return broker.host if endpoint.host in WILDCARDS else endpoint.host, endpoint.port
     raise PeerGone(f"broker {broker.broker_id} has no listener {name}")
 
 

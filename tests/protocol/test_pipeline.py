@@ -98,9 +98,7 @@ def test_correlation_ids_wrap_to_zero() -> None:
 def test_control_requests_travel_the_same_way() -> None:
     pipeline = Pipeline[str]("broker-1")
     request = control.ControlledShutdownRequest(broker_id=1, broker_epoch=99)
-    frame = sent(
-        pipeline.send_control(request, control.ControlledShutdownResponse, CONTROL_VERSION, "shutdown")
-    )
+    frame = sent(pipeline.send_control(request, control.ControlledShutdownResponse, CONTROL_VERSION, "shutdown"))
     header, pos = decode_request_header(frame, flexible=False)
     assert (header.api_key, header.api_version) == (7, 0)
     assert control.ControlledShutdownRequest.decode(frame, 0, pos) == request

@@ -68,7 +68,7 @@ class Station:
         """The answer, after a way through both codecs."""
         pipeline = Pipeline[None]("test")
         frame = b"".join(pipeline.send(request, version, None))
-        reply = self.dispatcher(connection or self.connection, frame[4:])
+        reply = self.dispatcher(connection or self.connection, bytearray(frame[4:]))
         parts = reply if isinstance(reply, list) or reply is None else await reply
         assert parts is not None
         return pipeline.receive(b"".join(parts)[4:])[1]
@@ -125,7 +125,7 @@ def _state(topic: str, replicas: list[int]) -> PartitionState:
 
 def _connection(dispatcher: Dispatcher) -> Connection:
     limits = ConnectionLimits(frame_bytes_max=1 << 20, in_flight_bytes_max=1 << 20)
-    made = Connection(dispatcher, LISTENER, limits, bytearray(1 << 16), lambda: 0, lambda _: None)
+    made = Connection(dispatcher, LISTENER, limits, bytearray(1 << 16), lambda _: None)
     made.local_address = ("dialled", 19092)
     return made
 
