@@ -18,9 +18,8 @@ from minikafka.protocol.records.batch import read_whole_batches
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.disk import Disk
 from minikafka.storage.errors import CorruptLog
-from minikafka.storage.following import check_fetched
 from minikafka.storage.formats import TMP_SUFFIX, BadFile
-from minikafka.storage.log import Appended, Log
+from minikafka.storage.log import Log
 from minikafka.storage.replay import rebuild_producers, restore_txn_index
 from minikafka.storage.segment import Segment
 
@@ -106,8 +105,8 @@ def truncate_fully(log: Log, offset: int) -> None:
 def earlier_start(log: Log, records: Buffer) -> int | None:
     """Where an empty log has to begin to take what its leader sent; None if it can as it is.
 
-    The leader's log may start within a batch, and batches are sent whole.  The log then begins with the batch, and
-    starts where it did: `LogDir.before_truncation` at the offset returned, then `append_first`.
+    The leader's log may start within a batch, and batches are sent whole.  So the log has to be thrown away and begun
+    with the batch; once that is written, its start offset can be the leader's.
     """
     if log.log_start_offset < log.log_end_offset:
         return None
@@ -115,17 +114,6 @@ def earlier_start(log: Log, records: Buffer) -> int | None:
     if batches and batches[0].base_offset < log.log_end_offset <= batches[0].last_offset:
         return batches[0].base_offset
     return None
-
-
-def append_first(log: Log, records: Buffer, now_ms: int) -> Appended | None:
-    """As `Log.append_as_follower`, for records of which the first begin before an empty log does."""
-    start, offset = log.log_start_offset, earlier_start(log, records)
-    assert offset is not None
-    check_fetched(records, offset)
-    truncate_fully(log, offset)
-    appended = log.append_as_follower(records, now_ms)
-    advance_log_start(log, start)
-    return appended
 
 
 def advance_log_start(log: Log, offset: int) -> None:

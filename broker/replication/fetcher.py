@@ -232,6 +232,8 @@ class Fetcher:
             return False
         if asked.fetch_offset != partition.log.log_end_offset:
             return False
+        if part.records:
+            await following.begin_earlier(part.records)
         has_written = bool(part.records) and partition.append_fetched(part.records or b"", following.leader_epoch)
         if following.is_current:
             partition.follow_offsets(part.high_watermark, part.log_start_offset)

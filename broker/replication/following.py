@@ -18,8 +18,9 @@ from minikafka.broker.clock import Clock
 from minikafka.broker.replicas.dir_worker import DirWorker
 from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.messages.fetch import EpochEndOffset, FetchPartition
+from minikafka.protocol.varint import Buffer
 from minikafka.storage.errors import StorageError
-from minikafka.storage.trimming import truncate_fully, truncate_to
+from minikafka.storage.trimming import earlier_start, truncate_fully, truncate_to
 
 log: Final = logging.getLogger(__name__)
 
@@ -102,6 +103,22 @@ class Following:
             job = partition.log_dir.after_truncation([partition.name])
             if job is not None:
                 await self._worker.do(job)
+        except StorageError as error:
+            raise partition.disk_failure(error) from error
+
+    async def begin_earlier(self, records: Buffer) -> None:
+        """If the leader's log starts within a batch, and ours is empty, let ours begin with that batch."""
+        partition = self.partition
+        offset = earlier_start(partition.log, records)
+        if offset is None:
+            return
+        log.info("%s: begins at %d, with the batch in which the leader's log starts", partition, offset)
+        try:
+            job = partition.log_dir.before_truncation({partition.name: offset})
+            if job is not None:
+                await self._worker.do(job)
+            if self.is_current:
+                truncate_fully(partition.log, offset)
         except StorageError as error:
             raise partition.disk_failure(error) from error
 

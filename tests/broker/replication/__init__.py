@@ -1,0 +1,1 @@
+"""Tests of how brokers follow each other."""
