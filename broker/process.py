@@ -10,20 +10,20 @@ The first SIGTERM or SIGINT stops it in good order, the second at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from minikafka.broker.clock import SystemClock
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config.errors import ConfigError
 from minikafka.broker.config.load import load
-from minikafka.broker.fd_limit import raise_fd_limit
+from minikafka.broker.fd_limit import fd_shortage, raise_fd_limit
 from minikafka.broker.http import HttpServer
 from minikafka.broker.lifeline import Lifeline
 from minikafka.broker.logs import Format, set_up
@@ -41,6 +41,8 @@ log: Final = logging.getLogger(__name__)
 
 FAILED: Final = 1
 MISCONFIGURED: Final = 2
+
+_LOOK_SECONDS: Final = 0.5
 
 # Requests make little garbage that needs the collector, so it may look for it more rarely.
 _COLLECT_AFTER: Final = (10_000, 20, 20)
@@ -63,9 +65,9 @@ def run(arguments: Arguments) -> int:
         loaded = load(arguments.path, os.environ, arguments.sets)
         for warning in loaded.warnings:
             log.warning("%s", warning)
-        raise_fd_limit()
+        fd_limit = raise_fd_limit()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(loaded.config, lifeline))
+            runner.run(_serve(loaded.config, lifeline, fd_limit))
         return 0
     except (ConfigError, NotOurs, DuplicateBroker) as error:
         return _fail(str(error), MISCONFIGURED, arguments.log_format, lifeline)
@@ -95,7 +97,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(config: BrokerConfig, lifeline: Lifeline | None) -> None:
+async def _serve(config: BrokerConfig, lifeline: Lifeline | None, fd_limit: int) -> None:
     told = _stop_on_signals()
     if lifeline is not None:
         lifeline.watch(told.set)
@@ -109,13 +111,16 @@ async def _serve(config: BrokerConfig, lifeline: Lifeline | None) -> None:
             gc.set_threshold(*_COLLECT_AFTER)
             if lifeline is not None:
                 lifeline.tell(ready=True)
-            await told.wait()
-            log.info("stopping")
-            pages.is_stopping = True
-            await broker.stop()
+            _warn_of_shortage(broker, fd_limit)
+            try:
+                await _until_told(broker, told)
+                log.info("stopping")
+            finally:
+                pages.is_stopping = True
+                await broker.stop()
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _observed(broker: Broker, config: BrokerConfig) -> AsyncIterator[Pages]:
     """The watchdog and the HTTP port, which are there from before the broker starts until after it has stopped."""
     work = LoopWork()
@@ -156,6 +161,25 @@ async def _start(broker: Broker, told: asyncio.Event, brokers: int) -> bool:
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
     return False
+
+
+async def _until_told(broker: Broker, told: asyncio.Event) -> None:
+    """Until told to stop; StorageError if there is no disk left to serve from, as in Kafka."""
+    assert broker.context is not None
+    log_dirs = broker.context.partitions.log_dirs
+    while not told.is_set():
+        if not log_dirs.online:
+            raise StorageError("no log directory is left: " + "; ".join(each.failure or "" for each in log_dirs.dirs))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), _LOOK_SECONDS)
+
+
+def _warn_of_shortage(broker: Broker, fd_limit: int) -> None:
+    assert broker.context is not None
+    segments = sum(len(each.log.segments) for each in broker.context.partitions.all.values())
+    shortage = fd_shortage(fd_limit, broker.config.broker.max_connections, segments)
+    if shortage is not None:
+        log.warning("%s", shortage)
 
 
 def _stop_on_signals() -> asyncio.Event:

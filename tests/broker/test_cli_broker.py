@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -64,14 +65,17 @@ class Running:
 
 
 @contextmanager
-def started(*options: str, **environment: str) -> Iterator[Running]:
+def started(
+    *options: str, environment: Mapping[str, str] | None = None, files_max: int | None = None
+) -> Iterator[Running]:
     ours, theirs = socket.socketpair()
     with ours:
         ours.settimeout(READY_SECONDS)
         with theirs:
+            limited = [] if files_max is None else ["sh", "-c", f'ulimit -n {files_max}; exec "$@"', "sh"]
             process = subprocess.Popen(
-                command(*options),
-                env={**os.environ, VARIABLE: str(theirs.fileno()), **environment},
+                limited + command(*options),
+                env={**os.environ, VARIABLE: str(theirs.fileno()), **(environment or {})},
                 pass_fds=[theirs.fileno()],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -184,7 +188,7 @@ def test_life(config: str, tmp_path: Path) -> None:
 
 def test_settings_by_the_environment_alone(settings: dict[str, str]) -> None:
     variables = {f"KAFKA_{key.replace('.', '_').upper()}": value for key, value in settings.items()}
-    with started("--log-format", "json", "--set", "minikafka.http.port=0", **variables) as broker:
+    with started("--log-format", "json", "--set", "minikafka.http.port=0", environment=variables) as broker:
         assert broker.news() == {"ready": True}
         broker.process.send_signal(signal.SIGINT)
         code, said = broker.end()
@@ -213,6 +217,26 @@ def test_pages(config: str) -> None:
         assert broker.end().code == 0
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=30)
+
+
+def test_no_disk_is_left(config: str, tmp_path: Path) -> None:
+    with started("--config", config, "--set", "replica.high.watermark.checkpoint.interval.ms=100") as broker:
+        assert broker.news() == {"ready": True}
+        shutil.rmtree(tmp_path / "logs")
+        news = broker.news()
+        code, said = broker.end()
+    assert code == news["code"] == 1, said
+    assert str(news["failed"]).startswith(f"no log directory is left: {tmp_path / 'logs'}")
+
+
+def test_too_few_open_files_are_told_in_one_line(config: str) -> None:
+    with started("--config", config, files_max=200) as broker:
+        assert broker.news() == {"ready": True}
+        broker.process.send_signal(signal.SIGTERM)
+        code, said = broker.end()
+    assert code == 0, said
+    (line,) = [line for line in said.splitlines() if "WARNING" in line]
+    assert "at most 200 files and connections can be open" in line
 
 
 def test_told_to_stop_before_it_is_ready(config: str) -> None:
