@@ -39,7 +39,6 @@ _TOPIC_COUNTERS: Final = {
     "messages_in": "messagesin",
     "bytes_in": "bytesin",
     "bytes_out": "bytesout",
-    "bytes_rejected": "bytesrejected",
     "produce_requests": "totalproducerequests",
     "fetch_requests": "totalfetchrequests",
     "failed_produce_requests": "failedproducerequests",
@@ -254,7 +253,7 @@ def _connection_metrics(connections: Mapping[str, ConnectionStatistics]) -> Iter
     yield _metric(
         "gauge", f"{prefix}count", "Open connections.", [("", label, each.opened - each.closed) for label, each in rows]
     )
-    for word, field in (("creation", "opened"), ("close", "closed"), ("refused", "refused"), ("failed", "failed")):
+    for word, field in (("creation", "opened"), ("close", "closed"), ("refused", "refused")):
         samples = [("_total", label, getattr(each, field)) for label, each in rows]
         yield _metric("counter", f"{prefix}{word}", f"Connections that were {field}.", samples)
 

@@ -28,7 +28,6 @@ class TopicStatistics:
     messages_in: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    bytes_rejected: int = 0
     produce_requests: int = 0
     fetch_requests: int = 0
     failed_produce_requests: int = 0
@@ -72,8 +71,6 @@ class ConnectionStatistics:
     opened: int = 0
     closed: int = 0
     refused: int = 0
-    failed: int = 0
-    """Closed for what the peer did wrong, or for a fault of ours."""
 
 
 @dataclass(slots=True)
@@ -91,7 +88,6 @@ class ControllerStatistics:
 
     leader_elections: int = 0
     unclean_leader_elections: int = 0
-    events: int = 0
 
 
 @dataclass(slots=True)

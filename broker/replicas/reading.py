@@ -139,6 +139,7 @@ class PartitionRead:
         elif self.reader.is_committed:
             self.answer.aborted_transactions = []
         statistics = self.partition.statistics
+        statistics.fetch_requests += 1
         if self.reader.is_follower:
             statistics.replication_bytes_out += len(data)
         else:
