@@ -265,6 +265,7 @@ def _event_metrics(taken: Snapshot) -> Iterator[Metric]:
     yield _counter(f"{manager}failedisrupdates", "Changes that were refused.", taken.replicas.failed_isr_updates)
     controller = taken.controller
     yield _counter(f"{stats}uncleanleaderelections", "Elections that lost data.", controller.unclean_leader_elections)
+    yield _counter("minikafka_controller_events", "Events that were dealt with.", controller.events)
     elections: list[Sample] = [("_count", {}, controller.leader_elections)]
     yield _metric("summary", f"{stats}leaderelectionrateandtimems", "Elections of leaders.", elections)
 

@@ -88,6 +88,7 @@ class ControllerStatistics:
 
     leader_elections: int = 0
     unclean_leader_elections: int = 0
+    events: int = 0
 
 
 @dataclass(slots=True)
