@@ -110,6 +110,13 @@ class FakeBroker:
     def stand(self) -> None:
         self._running = self.work.spawn(self.task.run(), f"controller task {self.broker_id}")
 
+    async def sit_down(self) -> None:
+        """Stop being the controller, without a word to anybody."""
+        assert self._running is not None
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        await self.task.stop()
+
     async def stop(self) -> None:
         """Vanish, and with it the registration."""
         self.opened.set()

@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER
-from minikafka.protocol.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from minikafka.protocol.control import (
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from minikafka.protocol.errors import ErrorCode
 from tests.broker.controller.fakes import FakeCluster, running
 from tests.broker.eventually import eventually
@@ -42,6 +47,24 @@ async def test_roles_come_before_metadata_and_stops_come_last(cluster: FakeClust
         UpdateMetadataRequest,
         StopReplicaRequest,
     ]
+
+
+async def test_what_is_new_stays_new_until_it_was_heard(cluster: FakeCluster) -> None:
+    cluster[3].opened.clear()
+    await cluster[1].create("first", {0: [1]})
+    await cluster[1].until_led({("first", 0): 1})
+    await cluster[1].create("u", {0: [3, 2]})
+    await eventually(lambda: has_state(cluster, "u"))
+    request = ControlledShutdownRequest(broker_id=2, broker_epoch=cluster[2].epoch)
+    await cluster[1].task.controller.controlled_shutdown(request)
+    cluster[3].opened.set()
+    await cluster[3].until_led({("u", 0): 3})
+    assert (cluster[3].roles["u", 0].leader_epoch, cluster[3].roles["u", 0].is_new) == (1, True)
+
+
+def has_state(cluster: FakeCluster, topic: str) -> bool:
+    partition = cluster[1].task.controller.cluster.partition((topic, 0))
+    return partition is not None and partition.state is not None
 
 
 def is_under_way(cluster: FakeCluster) -> bool:

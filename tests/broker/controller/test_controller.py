@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from minikafka.broker.zookeeper.coord import SessionState
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, TOPICS, StateNode, topic_path
 from minikafka.protocol.control import LeaderAndIsrRequest
 from tests.broker.controller.fakes import FakeCluster, running
 from tests.broker.eventually import eventually
-from tests.broker.zookeeper.worlds import World
+from tests.broker.zookeeper.worlds import Diary, World
 
 
 @pytest.fixture
@@ -41,7 +42,14 @@ async def test_a_new_topic(cluster: FakeCluster) -> None:
 
 
 async def test_leaders_serve_before_others_hear_of_them(cluster: FakeCluster) -> None:
+    cluster[2].opened.clear()
     await cluster[1].create("t", {0: [2]})
+    await eventually(lambda: cluster[1].task.controller.cluster.partition(("t", 0)))
+    # A later topic is heard of first.
+    await cluster[1].create("u", {0: [1]})
+    await cluster[1].until_led({("u", 0): 1})
+    assert cluster[1].leader("t") is None
+    cluster[2].opened.set()
     await cluster[1].until_led({("t", 0): 2})
     assert ("t", 0) in cluster[2].roles
 
@@ -89,6 +97,22 @@ async def test_a_broker_bounces(cluster: FakeCluster) -> None:
     await cluster[2].until_led({("t", 0): 3, ("t", 1): 2})
     full = next(each for each in cluster[2].told if isinstance(each, LeaderAndIsrRequest) and each.is_full)
     assert full.broker_epoch == cluster[2].epoch
+
+
+async def test_a_broker_bounces_without_being_missed(cluster: FakeCluster) -> None:
+    """Gone and back while the controller could not look: it is not the broker that it was."""
+    await cluster[1].create("t", {0: [2, 3], 1: [2]})
+    await cluster[1].until_led({("t", 0): 2, ("t", 1): 2})
+    diary = Diary(cluster[1].coord)
+    cluster.world.cut(cluster[1].coord)
+    await diary.until(SessionState.SUSPENDED)
+    await cluster.world.expire(cluster[2].coord)
+    await cluster[2].coord.connected()
+    await cluster[2].register()
+    cluster.world.heal(cluster[1].coord)
+    await cluster[2].until_led({("t", 0): 3, ("t", 1): 2})
+    assert await cluster[3].state("t", 0) == StateNode(3, 1, (3,), 1)
+    assert await cluster[3].state("t", 1) == StateNode(2, 2, (2,), 1)
 
 
 async def test_partitions_are_added(cluster: FakeCluster) -> None:
@@ -146,6 +170,13 @@ async def test_deletion_waits_for_a_broker_that_is_down(cluster: FakeCluster) ->
     await cluster[1].until(lambda: "t" not in cluster[1].metadata.topics)
     assert await cluster[1].coord.exists(topic_path("t")) is not None
     assert not cluster[1].stopped
+    # Nothing is decided about it any more, and nobody is told of it.
+    state = await cluster[1].state("t")
+    late = await cluster.add(4)
+    await late.until_met(3)
+    assert "t" not in late.metadata.topics
+    assert await cluster[1].state("t") == state
+    await cluster[1].admin.request_deletion("t")
     again = await cluster.add(2)
     await eventually(lambda: "t" not in cluster[1].task.controller.cluster.topics)
     assert await cluster[1].coord.children(TOPICS) == []

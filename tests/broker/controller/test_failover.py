@@ -181,6 +181,31 @@ async def test_a_session_that_expires(cluster: FakeCluster) -> None:
     assert cluster[1].metadata.controller_id in (2, 3)
 
 
+async def test_only_a_broker_that_others_know_of_is_elected(cluster: FakeCluster) -> None:
+    """The registration of broker 1 goes with its session; until it is there again, it does not stand."""
+    await cluster[2].stop()
+    await cluster[3].stop()
+    diary = Diary(cluster[1].coord)
+    await cluster.world.expire(cluster[1].coord)
+    await diary.until(SessionState.LOST)
+    await cluster[1].coord.connected()
+    await cluster[1].until(lambda: cluster[1].metadata.controller_id is None)
+    other = await cluster.world.open()
+    for _ in range(50):
+        assert await other.exists(CONTROLLER) is None
+    await cluster[1].register()
+    await cluster[1].until(lambda: cluster[1].metadata.controller_epoch == 2)
+
+
+async def test_a_task_that_is_started_again(cluster: FakeCluster) -> None:
+    """In the same session: it is the controller still, and has to do the work."""
+    await cluster[1].sit_down()
+    cluster[1].stand()
+    await cluster[2].create("t", {0: [3]})
+    await cluster[2].until_led({("t", 0): 3})
+    assert cluster[1].task.is_active and cluster[1].task.controller.epoch == 1
+
+
 async def test_an_operator_removes_the_controller(cluster: FakeCluster) -> None:
     await cluster[2].coord.delete(CONTROLLER)
     await cluster[2].until(lambda: cluster[2].metadata.controller_epoch == 2)
