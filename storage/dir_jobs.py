@@ -5,12 +5,15 @@ on any thread and touches nothing but the disk; `LogDir.finish`, on the loop aga
 one directory are run in the order in which they were made, one at a time: that keeps two writers of one file apart,
 and makes a partition that is deleted and created again move out before it moves in.
 
+New logs that are made one after the other are the exception (`Creations`): none of them has to do with another, and
+there may be thousands, so they are made by several threads at once and share a sync.
+
 `run` does not raise what the disk did: `failure` has it, for `finish` to deal with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from minikafka.storage.checkpoints import Partition, Rewrite
@@ -42,13 +45,16 @@ class Job:
         self._disk = disk
 
     def run(self) -> None:
+        self._try(self._work)
+        self.is_done = True
+
+    def _try(self, work: Callable[[], None]) -> None:
         try:
-            self._work()
+            work()
         except OSError as error:
             self.failure = StorageError(f"{self.path}: {error}")
         except StorageError as error:
             self.failure = error
-        self.is_done = True
 
     def _work(self) -> None:
         raise AssertionError("each kind of job has its own")
@@ -87,10 +93,19 @@ class CreateLog(Job):
         self._now_ms = now_ms
         self._rewrites = rewrites
 
+    @property
+    def is_independent(self) -> bool:
+        """Whether it can be done at the same time as other creations."""
+        return not self._rewrites
+
     def _work(self) -> None:
         # What the checkpoints still say is about a partition of the same name that was deleted.
         for rewrite in self._rewrites:
             rewrite.run(self._disk)
+        self._make()
+        self._sync_name()
+
+    def _make(self) -> None:
         if self._disk.exists(self.path):
             raise CorruptLog(self.path, 0, "was put there while the broker was running")
         self._disk.mkdir(self.path)
@@ -101,7 +116,41 @@ class CreateLog(Job):
         else:
             metadata = encode_partition_metadata(self.topic_id)
             replace_file(self._disk, join(self.path, PARTITION_METADATA_FILE), metadata)
+
+    def _sync_name(self) -> None:
         self._disk.fsync_dir(parent(self.path))
+
+
+class Creations:
+    """Several new logs of one directory, all independent."""
+
+    def __init__(self, jobs: Sequence[CreateLog]) -> None:
+        assert all(job.is_independent for job in jobs)
+        self._todo = iter(jobs)
+        self._begun: list[CreateLog] = []
+        self._is_over = False
+
+    def run(self) -> None:
+        """On any thread, or on several at once, which share the work, up to the first for which the disk fails."""
+        for job in self._todo:
+            self._begun.append(job)
+            job._try(job._make)
+            self._is_over |= is_disk_failure(job)
+            if self._is_over:
+                return
+
+    def finish(self) -> None:
+        """On any thread, when all have ended; a job that was not begun is not done."""
+        if self._begun:
+            # If that fails, the directory is offline when the first is finished, and so it is for the others.
+            self._begun[0]._try(self._begun[0]._sync_name)
+        for job in self._begun:
+            job.is_done = True
+
+
+def is_disk_failure(job: Job) -> bool:
+    """Whether a job failed for a reason that concerns more than one partition."""
+    return job.failure is not None and not isinstance(job.failure, CorruptLog)
 
 
 class MoveAway(Job):

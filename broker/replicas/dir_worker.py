@@ -3,8 +3,8 @@
 A job counts as handed over when `do` is called, not when it is awaited, so jobs are done in the order in which they
 were made if each is handed over as it is made. Whoever stops waiting for a job does not stop the job.
 
-A thread takes several jobs at once: where ten thousand partitions are made, going there and back would cost more
-than the rest.
+A thread takes several jobs at once, and new partitions are made by several threads: there may be ten thousand of them
+to be made, and most of the time is spent waiting for the disk.
 
 This is also where a directory goes offline (`fail`), whoever noticed: then everybody who has to know is told, once, and
 jobs that wait are not done any more.
@@ -17,17 +17,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.broker.work import Work
-from minikafka.storage.dir_jobs import Job
-from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.dir_jobs import CreateLog, Creations, Job, is_disk_failure
+from minikafka.storage.errors import StorageError
 from minikafka.storage.log_dir import LogDir
 
 log: Final = logging.getLogger(__name__)
 
-_JOBS_AT_ONCE: Final = 32
+_JOBS_AT_ONCE: Final = 64
 """So that whoever waits for the first of many need not wait for all."""
+_THREADS: Final = 3
+"""Of one directory, to make partitions."""
 
 Failed: TypeAlias = Callable[[LogDir], None]
 
@@ -85,7 +88,7 @@ class DirWorker:
             while self._waiting:
                 some = [self._waiting.popleft() for _ in range(min(_JOBS_AT_ONCE, len(self._waiting)))]
                 if not self.log_dir.is_offline:
-                    await self._work.run_blocking(partial(_run_jobs, [each.job for each in some]))
+                    await self._run_jobs([each.job for each in some])
                 for each in some:
                     self._finish(each)
         except Exception as error:
@@ -99,6 +102,23 @@ class DirWorker:
             for each in (*some, *self._waiting):
                 each.done.cancel()
             self._waiting.clear()
+
+    async def _run_jobs(self, jobs: list[Job]) -> None:
+        """In order, up to the first for which the disk fails."""
+        for is_creation, group in groupby(jobs, _is_creation):
+            some = [*group]
+            if is_creation and len(some) > 1:
+                await self._create([job for job in some if isinstance(job, CreateLog)])
+            else:
+                await self._work.run_blocking(partial(_run_in_turn, some))
+            if any(map(is_disk_failure, some)):
+                return
+
+    async def _create(self, jobs: list[CreateLog]) -> None:
+        creations = Creations(jobs)
+        threads = min(_THREADS, len(jobs))
+        await asyncio.gather(*(self._work.run_blocking(creations.run) for _ in range(threads)))
+        await self._work.run_blocking(creations.finish)
 
     def _finish(self, waiting: _Waiting) -> None:
         try:
@@ -122,9 +142,12 @@ def _refuse(waiting: _Waiting, error: StorageError) -> None:
         waiting.done.exception()
 
 
-def _run_jobs(jobs: Sequence[Job]) -> None:
-    """One after the other, up to the first for which the disk fails."""
+def _is_creation(job: Job) -> bool:
+    return isinstance(job, CreateLog) and job.is_independent
+
+
+def _run_in_turn(jobs: Sequence[Job]) -> None:
     for job in jobs:
         job.run()
-        if job.failure is not None and not isinstance(job.failure, CorruptLog):
+        if is_disk_failure(job):
             return

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import threading
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -93,8 +94,23 @@ async def test_a_failing_disk_takes_the_directory_offline_and_all_who_wait_are_t
     assert all(isinstance(result, StorageError) for result in results[1:])
     assert desk.log_dir.is_offline
     assert desk.failures == told == [desk.log_dir]
-    # Nothing more was done after the job that failed.
-    assert not desk.disk.exists(f"{ROOT}/orders-3")
+    # Nothing more was begun after the jobs that failed.
+    assert not desk.disk.exists(f"{ROOT}/orders-99")
+
+
+async def test_many_new_partitions_share_a_sync(desk: Desk) -> None:
+    await asyncio.gather(*(desk.create(number) for number in range(50)))
+    syncs = [op for op in desk.disk.ops if op.kind == "fsync_dir" and op.path == ROOT]
+    assert len(syncs) < 10
+    (survivor, *_) = desk.disk.power_cut_images(Random(1), 1)
+    assert len(start(survivor).logs) == 50
+
+
+async def test_if_the_sync_that_they_share_fails_none_is_made(desk: Desk) -> None:
+    desk.disk.fail(lambda op: op.kind == "fsync_dir" and op.path == ROOT)
+    results = await asyncio.gather(*(desk.create(number) for number in range(50)), return_exceptions=True)
+    assert all(isinstance(result, StorageError) for result in results)
+    assert desk.failures == [desk.log_dir] and not desk.log_dir.logs
 
 
 async def test_a_directory_that_is_offline_does_nothing_and_says_so(desk: Desk) -> None:
