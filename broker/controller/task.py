@@ -114,6 +114,7 @@ class ControllerTask:
             self._broker_id, held, self._coord, self._net, self._work, self._config, self._statistics
         )
         self._controller = controller
+        session_id = self._coord.session.id
         self._metadata.set_controller(self._broker_id)
         running = self._running = self._work.spawn(controller.run(), f"controller of epoch {held.epoch}")
         guard = self._work.spawn(self._guard(waker), "guard of the controller")
@@ -125,7 +126,7 @@ class ControllerTask:
             guard.cancel()
         (ended,) = await asyncio.gather(running, return_exceptions=True)
         log.info("epoch %d is over", held.epoch)
-        if not isinstance(ended, asyncio.CancelledError):
+        if not isinstance(ended, asyncio.CancelledError) and self._coord.session.id == session_id:
             # Fenced, or by a fault of ours that is logged by now: somebody else may do better.
             await resign(self._coord, held)
             await asyncio.sleep(_PAUSE_SECONDS)
