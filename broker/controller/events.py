@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 from minikafka.broker.statistics import ControllerStatistics
-from minikafka.protocol.errors import KafkaError, NotControllerError
+from minikafka.broker.zookeeper.coord import CoordError
+from minikafka.protocol.errors import NotControllerError
 
 _T = TypeVar("_T")
 
@@ -29,22 +30,30 @@ class Events:
         self._queue.put_nowait(event)
 
     async def ask(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Have something done when its turn comes, for its result; NotControllerError if its turn never comes."""
+        """Have something done when its turn comes, for its result; NotControllerError if its turn never comes.
+
+        What it raises is for whoever asked: nobody may end a controller by asking for something.
+        """
         if self._is_closed:
             raise NotControllerError
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._asking.add(answer)
 
         async def event() -> None:
+            if answer.done():
+                # Whoever asked has gone.
+                return
             try:
-                # Whoever asked may have gone.
-                result = None if answer.done() else await work()
-            except KafkaError as error:
-                if not answer.done():
-                    answer.set_exception(error)
+                result = await work()
+            except CoordError:
+                # It is over with this controller, and so with all that is asked of it.
+                raise
+            except Exception as error:
+                if answer.done():
+                    raise
+                answer.set_exception(error)
             else:
                 if not answer.done():
-                    assert result is not None
                     answer.set_result(result)
 
         self.post(event)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias
 
+from minikafka.broker.config_watch import refresh_topics
 from minikafka.broker.controller import leader_election as election
 from minikafka.broker.controller import proposals
 from minikafka.broker.controller.channels import Channels
@@ -90,26 +91,39 @@ class Leaders:
 
     async def repair(self) -> None:
         """Give every partition the leader and the ISR that it should have by who is alive now."""
+        await self._learn_configs()
         changed = await self.change(self._cluster.partitions(), self._repaired)
         if changed:
             leaderless = sum(each.leader == NO_LEADER for each in changed)
             log.info("%d partitions changed, %d of them have no leader", len(changed), leaderless)
         self.tell(changed)
 
+    async def _learn_configs(self) -> None:
+        """Read whether unclean elections are allowed, where it matters: this broker may never have seen the topic."""
+        at_a_loss = [
+            each
+            for each in self._cluster.partitions()
+            if each.state is not None
+            and (self._with_leader(each, each.state, unclean=False) or each.state).leader == NO_LEADER
+            and any(self._cluster.is_online(each.name, replica) for replica in each.replicas)
+        ]
+        topics = {each.topic.name: None for each in at_a_loss}
+        if topics:
+            coord = self._writer.coord
+            for complaint in await self._writer.read(lambda: refresh_topics(coord, self._config, topics)):
+                log.warning("%s", complaint)
+
+    def _with_leader(self, partition: Partition, state: StateNode, *, unclean: bool) -> StateNode | None:
+        is_online = partial(self._cluster.is_online, partition.name)
+        return election.repaired(partition.assignment, state, is_online, self._epoch, unclean=unclean)
+
     def _repaired(self, partition: Partition, state: StateNode) -> StateNode | None:
-        repaired = partial(
-            election.repaired,
-            partition.assignment,
-            state,
-            partial(self._cluster.is_online, partition.name),
-            self._epoch,
-        )
-        new = repaired(unclean=False)
+        new = self._with_leader(partition, state, unclean=False)
         if (new or state).leader != NO_LEADER:
             return new
-        # Asked only now: to know what a topic goes by takes a while.
-        unclean = self._config.topic(partition.topic.name).unclean_leader_election_enable
-        return repaired(unclean=unclean)
+        return self._with_leader(
+            partition, state, unclean=self._config.topic(partition.topic.name).unclean_leader_election_enable
+        )
 
     # ----------------------------------------------------------------------------------- elections on request
 
@@ -138,8 +152,7 @@ class Leaders:
         return election.preferred(partition.assignment, state, may_lead, self._epoch)
 
     def _uncleanly(self, partition: Partition, state: StateNode) -> StateNode | None:
-        is_online = partial(self._cluster.is_online, partition.name)
-        return election.repaired(partition.assignment, state, is_online, self._epoch, unclean=True)
+        return self._with_leader(partition, state, unclean=True)
 
     async def balance(self) -> None:
         """Give brokers back what they should lead, where too much of it is led by others."""

@@ -6,9 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from minikafka.broker.config_watch import refresh_topics
 from minikafka.broker.controller.state import Partition
 from minikafka.broker.network.net import TcpNet
 from minikafka.broker.network.peer import Peer
+from minikafka.broker.topic_admin import Plan
+from minikafka.broker.zookeeper.config_nodes import topic_entity
+from minikafka.broker.zookeeper.config_store import write_config
 from minikafka.broker.zookeeper.topic_nodes import LOG_DIR_EVENT_PREFIX, NO_LEADER, StateNode, encode_log_dir_event
 from minikafka.protocol.control import (
     AlteredPartition,
@@ -266,13 +270,28 @@ async def test_a_log_directory_is_back(cluster: FakeCluster) -> None:
     await cluster[1].until_led({("single", 0): 2})
 
 
+async def test_an_unclean_election_of_a_topic_that_the_controller_has_not_seen(cluster: FakeCluster) -> None:
+    """Its configs were written with it, and nobody was told of them."""
+    plan = Plan("u", {0: (2, 3)}, {"unclean.leader.election.enable": "true"})
+    await cluster[2].admin.create(plan)
+    await cluster[2].until_led({("u", 0): 2})
+    await cluster[3].stop()
+    await cluster[2].until_isr("u", 0, [2])
+    again = await cluster.add(3)
+    await again.until_led({("u", 0): 2})
+    await cluster[2].stop()
+    await again.until_led({("u", 0): 3})
+    assert (await again.state("u")).is_recovering
+
+
 async def test_an_unclean_election(cluster: FakeCluster) -> None:
     await propose(cluster, 2, proposal(cluster, 1, 2))
     await cluster[2].stop()
     await cluster[1].until_led({("t", 1): NO_LEADER})
     assert await cluster[1].state("t", 1) == StateNode(NO_LEADER, 1, (2,), 1)
     # Only now somebody decides that being available is worth more.
-    cluster[1].config.store_topic("t", {"unclean.leader.election.enable": "true"})
+    await write_config(cluster[1].coord, topic_entity("t"), {"unclean.leader.election.enable": "true"})
+    await refresh_topics(cluster[1].coord, cluster[1].config, ["t"])
     await cluster[1].until_led({("t", 1): 3})
     assert await cluster[1].state("t", 1) == StateNode(3, 2, (3,), 1, is_recovering=True)
     (answer,) = await propose(cluster, 3, proposal(cluster, 1, 3))
