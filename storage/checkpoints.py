@@ -79,11 +79,11 @@ class OffsetCheckpoint:
             self.offsets[partition] = offset
             self._is_known = False
 
-    def rewrite(self, offsets: Mapping[Partition, int]) -> Rewrite | None:
-        """What to write for these to be its offsets; None if they are."""
+    def rewrite(self, offsets: dict[Partition, int]) -> Rewrite | None:
+        """What to write for these to be its offsets, which are taken over; None if they are."""
         if self._is_known and offsets == self.offsets:
             return None
-        self.offsets, self._is_known, self.is_missing = dict(offsets), True, False
+        self.offsets, self._is_known, self.is_missing = offsets, True, False
         return Rewrite(self.path, partial(encode_offsets, self.offsets))
 
 
@@ -107,20 +107,28 @@ class Checkpoints:
     def rewrite(self, logs: Mapping[Partition, Log], others: Collection[Partition]) -> list[Rewrite]:
         """What to write for the files to say how far the logs are; what they say of the others stays."""
         items = logs.items()
-        starts = {partition: log.log_start_offset for partition, log in items if _starts_inside(log)}
+        recovery_points = {partition: log.recovery_point for partition, log in items}
+        starts = {
+            partition: log.log_start_offset for partition, log in items if log.log_start_offset and _starts_inside(log)
+        }
         kept_dirty = _only(self.first_dirty, others)
         # What compaction had been over may have been cut off since.
         dirty = {p: min(offset, logs[p].log_end_offset) for p, offset in self.first_dirty.items() if p in logs}
         self.first_dirty = kept_dirty | dirty
-        kept = [_only(file.offsets, others) for file in (self.recovery_points, self.high_watermarks, self.log_starts)]
         made = (
-            self.recovery_points.rewrite(kept[0] | {partition: log.recovery_point for partition, log in items}),
-            self.high_watermarks.rewrite(kept[1] | {partition: log.high_watermark for partition, log in items}),
-            self.log_starts.rewrite(kept[2] | starts),
+            self.recovery_points.rewrite(recovery_points | _only(self.recovery_points.offsets, others)),
+            *self.rewrite_high_watermarks(logs, others),
+            self.log_starts.rewrite(starts | _only(self.log_starts.offsets, others)),
             # The file is made by the first compaction, and many brokers never see one.
-            self.cleaned.rewrite(self.first_dirty) if self.first_dirty or not self.cleaned.is_missing else None,
+            self.cleaned.rewrite({**self.first_dirty}) if self.first_dirty or not self.cleaned.is_missing else None,
         )
         return [rewrite for rewrite in made if rewrite is not None]
+
+    def rewrite_high_watermarks(self, logs: Mapping[Partition, Log], others: Collection[Partition]) -> list[Rewrite]:
+        """The same of the one file that changes all the time."""
+        high_watermarks = {partition: log.high_watermark for partition, log in logs.items()}
+        made = self.high_watermarks.rewrite(high_watermarks | _only(self.high_watermarks.offsets, others))
+        return [] if made is None else [made]
 
     def holds(self, partition: Partition) -> bool:
         """Whether any of the files says something of the partition."""

@@ -306,7 +306,14 @@ class LogDir:
     def checkpoint(self) -> WriteFiles | None:
         """Write down how far the logs are; None if nothing has changed."""
         self.check_online()
-        rewrites = self._rewrites()
+        return self._written(self._rewrites())
+
+    def checkpoint_high_watermarks(self) -> WriteFiles | None:
+        """Write down the high watermarks only; None if none has changed."""
+        self.check_online()
+        return self._written(self.checkpoints.rewrite_high_watermarks(self.logs, {*self.unloaded, *self.corrupt}))
+
+    def _written(self, rewrites: list[Rewrite]) -> WriteFiles | None:
         return self._begun(WriteFiles(self.disk, self.path, rewrites)) if rewrites else None
 
     def before_truncation(self, cuts: Mapping[Partition, int]) -> WriteFiles | None:

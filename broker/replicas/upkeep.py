@@ -25,9 +25,11 @@ from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.replicas.steps import in_steps
 from minikafka.broker.work import Work
 from minikafka.storage.config import INT64_MAX
+from minikafka.storage.dir_jobs import Job
 from minikafka.storage.disk import RealDisk
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log import Log
+from minikafka.storage.log_dir import LogDir
 from minikafka.storage.retention import expire
 from minikafka.storage.trimming import is_retirement_due, retire_below_log_start
 
@@ -62,6 +64,7 @@ class Upkeep:
             self._tasks.append(self._work.spawn(self.cleaner.run(), "compaction"))
         for name, pause_ms, chore in (
             ("checkpoints", _checkpoint_pause_ms, self.checkpoint),
+            ("high watermarks", _high_watermarks_pause_ms, self.checkpoint_high_watermarks),
             ("retention", _retention_pause_ms, self.apply_retention),
             ("discards", _discard_pause_ms, self.discard),
             ("producers", _producers_pause_ms, self.expire_producers),
@@ -96,10 +99,17 @@ class Upkeep:
 
     async def checkpoint(self) -> None:
         """Write down how far all logs are."""
+        await self._write(LogDir.checkpoint)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """More often than all the rest: what is not written down has to be committed again by all replicas."""
+        await self._write(LogDir.checkpoint_high_watermarks)
+
+    async def _write(self, make: Callable[[LogDir], Job | None]) -> None:
         for worker in self._online:
             # Whoever has to know of a failure is told by the worker.
             with suppress(StorageError):
-                job = worker.log_dir.checkpoint()
+                job = make(worker.log_dir)
                 if job is not None:
                     await worker.do(job)
 
@@ -182,13 +192,13 @@ def _is_usable(worker: DirWorker, each: Log) -> bool:
 
 
 def _checkpoint_pause_ms(config: BrokerConfig) -> int:
-    # One job writes all files that have changed, so the shortest of the intervals counts.
-    pause_ms = min(
-        config.log_flush_offset_checkpoint_interval_ms,
-        config.log_flush_start_offset_checkpoint_interval_ms,
-        config.replica_high_watermark_checkpoint_interval_ms,
-    )
+    # One job writes all files that have changed, so the shorter of the two intervals counts.
+    pause_ms = min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
     return max(pause_ms, _CHECKPOINT_PAUSE_MIN_MS)
+
+
+def _high_watermarks_pause_ms(config: BrokerConfig) -> int:
+    return max(config.replica_high_watermark_checkpoint_interval_ms, _CHECKPOINT_PAUSE_MIN_MS)
 
 
 def _retention_pause_ms(config: BrokerConfig) -> int:

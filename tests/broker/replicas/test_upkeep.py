@@ -15,7 +15,7 @@ from minikafka.broker.replicas.upkeep import Upkeep
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork
 from minikafka.storage.config import LogConfig
-from minikafka.storage.formats import REPLICATION_CHECKPOINT, parse_offsets
+from minikafka.storage.formats import RECOVERY_POINT_CHECKPOINT, REPLICATION_CHECKPOINT, parse_offsets
 from minikafka.storage.log import Log
 from minikafka.storage.log_dir import LogDir
 from minikafka.storage.log_dirs import LogDirs
@@ -72,11 +72,15 @@ def desk(work: LoopWork) -> Desk:
 
 async def test_checkpoints_say_how_far_the_logs_are(desk: Desk) -> None:
     desk.fill(desk.orders, 7)
-    await desk.upkeep.checkpoint()
+    await desk.upkeep.checkpoint_high_watermarks()
     written = parse_offsets(read_file(desk.disk, f"{ROOT}/{REPLICATION_CHECKPOINT}"))
     assert written == {ORDERS: 7, OTHERS: 0}
+    assert not desk.disk.exists(f"{ROOT}/{RECOVERY_POINT_CHECKPOINT}")
+    await desk.upkeep.checkpoint()
+    assert parse_offsets(read_file(desk.disk, f"{ROOT}/{RECOVERY_POINT_CHECKPOINT}")) == {ORDERS: 0, OTHERS: 0}
     before = desk.disk.op_count
     await desk.upkeep.checkpoint()
+    await desk.upkeep.checkpoint_high_watermarks()
     assert desk.disk.op_count == before
     assert restart(desk.disk).logs[ORDERS].high_watermark == 7
 
