@@ -30,7 +30,8 @@ _COMMON = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
     "topic.metadata.refresh.fast.interval.ms": 20,
-    "topic.metadata.refresh.interval.ms": 5_000,
+    # Else a leader that has moved is looked for once a second.
+    "topic.metadata.refresh.interval.ms": 100,
     # What is in flight to a process that is stopped has to be given up before it is sent to another.
     "socket.timeout.ms": 3_000,
     "socket.connection.setup.timeout.ms": 1_500,
