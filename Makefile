@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 RUNS ?= 1000000
+SECONDS ?= 300
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint types imports pytest java up format lock fuzz fuzz-socket clean
-.PHONY: bench-codec bench-log bench-broker bench-start bench-idle
+.PHONY: bench-codec bench-log bench-broker bench-start bench-idle chaos
 # The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
 .NOTPARALLEL:
 
@@ -88,6 +89,9 @@ bench-idle: setup ## hold 10,000 idle connections while others work
 
 compat-suite: setup java ## put kafka-python's own integration tests to a broker
 	$(BIN)/python -m tests.compat.kafka_python_suite.run $(ARGS)
+
+chaos: setup java ## break clusters under load (SECONDS=300 a row, ARGS='--only "kill -9 leader"' for one of them)
+	$(BIN)/python -m tests.chaos.run --seconds $(SECONDS) --results tests/chaos/RESULTS.md $(ARGS)
 
 fuzz: setup ## fuzz the decoders (RUNS=1000000 inputs each)
 	@$(PIP) install --quiet --no-build-isolation --editable '.[fuzz]'

@@ -69,6 +69,7 @@ class Broker:
         self.output = folder / f"{self.name}.txt"
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: socket.socket | None = None
+        self._output_read = 0
 
     @property
     def pid(self) -> int:
@@ -125,6 +126,14 @@ class Broker:
         except subprocess.TimeoutExpired:
             self.signal(signal.SIGKILL)
             return self._process.wait()
+
+    def read_output(self) -> list[str]:
+        """What it has said since the last time."""
+        with self.output.open(errors="replace") as lines:
+            lines.seek(self._output_read)
+            new = lines.read().splitlines()
+            self._output_read = lines.tell()
+        return new
 
     def close(self) -> None:
         if self.pid:
@@ -276,8 +285,8 @@ class Cluster:
             raise NotInTime(f"{error}: {self.view.partitions(topic)}") from None
 
     def complaints(self) -> Iterator[str]:
-        """Lines in the brokers' output that start a traceback."""
+        """What brokers have said since the last time that they never should."""
         for broker in self.brokers:
-            for line in broker.output.read_text(errors="replace").splitlines():
-                if "Traceback" in line:
+            for line in broker.read_output():
+                if "Traceback" in line or " CRITICAL " in line:
                     yield f"{broker.name}: {line}"

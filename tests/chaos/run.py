@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,7 +128,7 @@ def run_row(row: Row, folder: Path, seconds: float, seed: int) -> Result:
 
 HEAD = (
     *("row", "s", "faults", "attempted", "acked", "unknown", "lost", "duplicated", "reordered", "other"),
-    *("longest outage, s", "median", "promised", "offsets compared", "verdict"),
+    *("longest outage, s", "median", "promised", "offsets compared", "seed", "verdict"),
 )
 
 
@@ -143,7 +143,7 @@ def cells(result: Result) -> list[str]:
         *(row.name, f"{result.seconds:.0f}"),
         *map(str, numbers),
         *outages,
-        *(str(result.offsets_compared), word(result)),
+        *(str(result.offsets_compared), str(result.seed), word(result)),
     ]
 
 
@@ -155,9 +155,16 @@ def word(result: Result) -> str:
     return "well" if result.is_in_time else "late"
 
 
-def table(results: list[Result]) -> str:
-    lines = [list(HEAD), ["---"] * len(HEAD), *map(cells, results)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def line(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(texts)} |\n"
+
+
+def table(results: Iterable[Result], earlier: str = "") -> str:
+    """Of these, and of rows that were run earlier and not now."""
+    lines = {text.split(" | ")[0].removeprefix("| "): f"{text}\n" for text in earlier.splitlines()}
+    lines |= {result.row.name: line(cells(result)) for result in results}
+    known = [lines[row.name] for row in ROWS if row.name in lines]
+    return "".join([line(HEAD), line(["---"] * len(HEAD)), *known])
 
 
 def findings(result: Result) -> Iterator[str]:
@@ -194,8 +201,9 @@ def main() -> None:
         print(table([result]), *findings(result), sep="\n", flush=True)
         if result.is_clean and options.folder is None:
             shutil.rmtree(place)
-    if options.results is not None:
-        options.results.write_text(f"{PREFACE}\nSeed {options.seed}.\n\n{table(results)}")
+        if options.results is not None:
+            earlier = options.results.read_text() if options.results.exists() else ""
+            options.results.write_text(f"{PREFACE}\n{table(results, earlier)}")
     bad = [result.row.name for result in results if not result.is_clean]
     sys.exit(f"wrong: {', '.join(bad)}; see {folder}" if bad else 0)
 

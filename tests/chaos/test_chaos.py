@@ -1,0 +1,63 @@
+"""The short form of `make chaos`: one cluster, a topic for each row, one or two faults each.
+
+What is asserted is what must hold however slow the machine is; how long partitions may be without a leader is asserted
+with room for a machine that does other things too. `make chaos` holds the clusters to the promise itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.rows import ROWS, Row
+from tests.chaos.run import Result, disturb, findings
+
+FAULT_SECONDS = 90.0
+ACKED_MIN = 500
+SEED = 1
+
+BUSY_SECONDS = 2.0
+"""By how much a busy machine may miss what is promised."""
+
+# Row -> how many faults.
+SHORT = {
+    "kill -9 leader": 2,
+    "kill -9 all": 1,
+    "SIGSTOP leader": 1,
+    "SIGSTOP ZooKeeper": 1,
+    "session expiry": 2,
+    "leader cut from ZooKeeper": 1,
+    "leader cut from followers": 2,
+    "rolling restart": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("chaos") / "cluster", linked=True) as made:
+        yield made
+
+
+@pytest.mark.needs("java")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name in SHORT], ids=lambda row: row.name)
+def test_nothing_is_lost(cluster: Cluster, row: Row) -> None:
+    topic = "".join(letter if letter.isalnum() else "-" for letter in row.name)
+    result = disturb(cluster, row, topic, FAULT_SECONDS, faults_max=SHORT[row.name], seed=SEED)
+    verdict = result.verdict
+    told = "\n".join(findings(result))
+    assert (verdict.lost, verdict.duplicated, verdict.reordered, verdict.others) == (0, 0, 0, 0), told
+    assert not result.troubles, told
+    assert verdict.acked >= ACKED_MIN
+    assert verdict.faults >= SHORT[row.name]
+    assert result.offsets_compared >= verdict.acked
+    assert_in_time(result)
+
+
+def assert_in_time(result: Result) -> None:
+    promised = result.row.outage_seconds_max
+    if promised is not None:
+        longest = result.verdict.longest_outage
+        assert longest <= promised + BUSY_SECONDS, f"a partition acknowledged nothing for {longest:.2f} s"
