@@ -1,0 +1,318 @@
+"""A whole cluster in one process and one thread: real brokers, and around them a world that does as it is told.
+
+    cluster = await SimCluster.start()
+    await cluster.create_topic()
+    await cluster.client.produce(1, b"a")
+    cluster.kill(1)                              kill -9: what it wrote stays in the page cache
+    cluster.kill(1, power=True)                  and with it whatever was not synced
+    await cluster.until(lambda: cluster.state().leader == 2)
+
+Sessions with ZooKeeper end by time as real ones do: of whoever is dead, paused or cut off for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from typing import Self
+
+from minikafka.broker.config.broker import BrokerConfig
+from minikafka.broker.node import Broker, Seams
+from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.zookeeper.coord import Coord
+from minikafka.broker.zookeeper.topic_nodes import StateNode, state_path
+from minikafka.broker.zookeeper.znodes import CONTROLLER, decode_controller
+from tests.broker.config.recorded import config_of
+from tests.sim.client import PORT, TOPIC, Entry, SimClient, entries, host_of
+from tests.sim.clock import SimClock
+from tests.sim.loop import Process
+from tests.sim.memory_coord import Latency, MemoryCoord
+from tests.sim.memory_disk import MemoryDisk
+from tests.sim.memory_zookeeper import MemoryZooKeeper
+from tests.sim.net import Network
+from tests.sim.work import SimWork
+
+SESSION_SECONDS = 6.0
+LAG_SECONDS = 10.0
+
+_SETTINGS = {
+    "log.dirs": "/data",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "zookeeper.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+    "replica.lag.time.max.ms": str(int(LAG_SECONDS * 1000)),
+    "auto.leader.rebalance.enable": "false",
+    "log.cleaner.enable": "false",
+}
+
+_STEP_SECONDS = 0.001
+_STEP_SECONDS_MAX = 0.005
+
+
+def tick() -> float:
+    """How long a message or a blocking call takes, unless somebody wants to know it otherwise."""
+    return 0.0005
+
+
+class SimCoord(MemoryCoord):
+    """A session of a process: what it is told arrives there, whoever has caused it."""
+
+    def __init__(self, server: MemoryZooKeeper, process: Process, latency: Latency) -> None:
+        super().__init__(server, latency=latency)
+        self._process = process
+        self.is_cut_off = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether ZooKeeper still keeps the session."""
+        return self._server.is_alive(self._session_id)
+
+    def expire(self) -> None:
+        if self.is_alive:
+            super().expire()
+
+    def _notify(self, path: str) -> None:
+        self._process.run(super()._notify, path)
+
+    def _expired(self) -> None:
+        self._process.run(super()._expired)
+
+
+class SimBroker:
+    """A host with a disk, on which one broker after the other may run."""
+
+    def __init__(self, cluster: SimCluster, broker_id: int, settings: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self.broker_id = broker_id
+        self.host = host_of(broker_id)
+        self.disk = MemoryDisk()
+        self.clock = SimClock()
+        own = {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{self.host}:{PORT}"}
+        self._config: BrokerConfig = config_of({**_SETTINGS, **own, **settings})
+        self._process: Process | None = None
+        self._broker: Broker | None = None
+        self.coord: SimCoord | None = None
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, f"{self.host} does not run"
+        return self._process
+
+    @property
+    def broker(self) -> Broker:
+        assert self._broker is not None, f"{self.host} does not run"
+        return self._broker
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def boot(self) -> asyncio.Task[None]:
+        """Start a broker; done when it serves."""
+        assert self._process is None
+        self._process = Process(self.host)
+        cluster = self._cluster
+        work = SimWork(cluster.faults, lambda: cluster.seconds())
+        seams = Seams(self.clock, work, cluster.network.host(self.host), self.disk, self._open_coord)
+        self._broker = Broker(self._config, seams)
+        return self._process.spawn(self._broker.start(), "start")
+
+    async def _open_coord(self, _: BrokerConfig) -> Coord:
+        cluster = self._cluster
+        self.coord = SimCoord(cluster.zookeeper, self.process, lambda: cluster.seconds())
+        await self.coord.start()
+        return self.coord
+
+    def end(self) -> SimCoord | None:
+        """The process is no more."""
+        self.process.kill()
+        self.disk.process_died()
+        self._process = self._broker = None
+        coord, self.coord = self.coord, None
+        return coord
+
+
+class SimCluster:
+    """See the module's description."""
+
+    def __init__(self, brokers: int, settings: Mapping[str, str]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.seconds: Callable[[], float] = tick
+        self.faults: list[str] = []
+        self.network = Network(lambda: self.seconds())
+        self.zookeeper = MemoryZooKeeper(lambda: int(self._loop.time() * 1000))
+        self.nodes = {each: SimBroker(self, each, settings) for each in range(1, brokers + 1)}
+        self.client = SimClient(self.network)
+        self._background: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def start(cls, brokers: int = 3, settings: Mapping[str, str] | None = None) -> Self:
+        """All brokers up; the last is the controller."""
+        cluster = cls(brokers, settings or {})
+        for each in reversed(cluster.nodes):
+            await cluster.boot(each)
+        return cluster
+
+    # ------------------------------------------------------------------------------------------- processes
+
+    async def boot(self, broker_id: int) -> None:
+        """Start a broker, and wait until it serves."""
+        async with asyncio.timeout(60):
+            await self.nodes[broker_id].boot()
+
+    def kill(self, broker_id: int, *, power: bool = False, rng: Random | None = None) -> None:
+        """End a broker; without power, all that was not synced is gone, or with `rng` some of it."""
+        node = self.nodes[broker_id]
+        coord = node.end()
+        self.network.lose(node.host, power=power)
+        if power:
+            node.disk = _image(node.disk, rng)
+        if coord is not None:
+            self._loop.call_later(SESSION_SECONDS, coord.expire)
+
+    async def stop(self, broker_id: int) -> None:
+        """End a broker in good order."""
+        node = self.nodes[broker_id]
+        async with asyncio.timeout(60):
+            await node.process.spawn(node.broker.stop(), "stop")
+        node.end()
+        self.network.lose(node.host, power=False)
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP; its session ends if it takes too long."""
+        node = self.nodes[broker_id]
+        process = node.process
+        process.pause()
+        self._expire_later(node, lambda: process.is_paused)
+
+    def resume(self, broker_id: int) -> None:
+        self.nodes[broker_id].process.resume()
+
+    # -------------------------------------------------------------------------------------------- trouble
+
+    def cut(self, one: int, other: int) -> None:
+        """Two brokers do not reach each other."""
+        self.network.cut_both(host_of(one), host_of(other))
+
+    def heal(self, one: int, other: int) -> None:
+        self.network.heal(host_of(one), host_of(other))
+        self.network.heal(host_of(other), host_of(one))
+
+    def isolate(self, broker_id: int) -> None:
+        """A broker reaches no other broker, while its clients and ZooKeeper reach it."""
+        for other in self.nodes.keys() - {broker_id}:
+            self.cut(broker_id, other)
+
+    def cut_zookeeper(self, broker_id: int) -> None:
+        """A broker does not reach ZooKeeper; its session ends if it takes too long."""
+        node = self.nodes[broker_id]
+        coord = node.coord
+        assert coord is not None
+        coord.is_cut_off = True
+        node.process.run(coord.cut)
+        self._expire_later(node, lambda: coord.is_cut_off)
+
+    def heal_zookeeper(self, broker_id: int) -> None:
+        node = self.nodes[broker_id]
+        assert node.coord is not None
+        node.coord.is_cut_off = False
+        node.process.run(node.coord.heal)
+
+    def expire(self, broker_id: int) -> None:
+        """ZooKeeper ends a session, whatever the broker does."""
+        coord = self.nodes[broker_id].coord
+        assert coord is not None
+        coord.expire()
+
+    def _expire_later(self, node: SimBroker, still: Callable[[], bool]) -> None:
+        coord = node.coord
+        assert coord is not None
+
+        def expire() -> None:
+            if still():
+                coord.expire()
+
+        self._loop.call_later(SESSION_SECONDS, expire)
+
+    # --------------------------------------------------------------------------------------------- looking
+
+    async def until(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
+        """Let time pass until something is so."""
+        deadline = self._loop.time() + seconds
+        step_seconds = _STEP_SECONDS
+        while not holds():
+            assert self._loop.time() < deadline, "it did not come to that"
+            await asyncio.sleep(step_seconds)
+            step_seconds = min(_STEP_SECONDS_MAX, 1.05 * step_seconds)
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+    @property
+    def controller_id(self) -> int | None:
+        node = self.zookeeper.nodes.get(CONTROLLER)
+        return None if node is None else decode_controller(node.data)
+
+    def state(self, partition: int = 0) -> StateNode:
+        """Who leads, as ZooKeeper has it."""
+        path = state_path(TOPIC, partition)
+        return StateNode.decode(path, self.zookeeper.nodes[path].data)
+
+    def partition(self, broker_id: int, index: int = 0) -> Partition:
+        context = self.nodes[broker_id].broker.context
+        assert context is not None
+        return context.partitions.all[TOPIC, index]
+
+    def leads(self, broker_id: int, index: int = 0) -> bool:
+        """Whether a broker believes to lead, rightly or not."""
+        broker = self.nodes[broker_id].broker
+        found = None if broker.context is None else broker.context.partitions.all.get((TOPIC, index))
+        return found is not None and found.leadership is not None
+
+    def log(self, broker_id: int, index: int = 0) -> list[Entry]:
+        """All records that a broker has, committed or not."""
+        log = self.partition(broker_id, index).log
+        return entries(log.plan_read(log.log_start_offset, 1 << 30, log.log_end_offset).run())
+
+    def values(self, broker_id: int, index: int = 0) -> list[bytes]:
+        return [each.value for each in self.log(broker_id, index)]
+
+    # ---------------------------------------------------------------------------------------------- topics
+
+    async def create_topic(
+        self, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), configs: Mapping[str, str] | None = None
+    ) -> None:
+        """A topic, of which all replicas are in sync."""
+        controller_id = self.controller_id
+        assert controller_id is not None
+        await self.client.create_topic(controller_id, replicas, configs or {})
+        for index, each in enumerate(replicas):
+            await self.until(partial(self._is_followed, index, each))
+
+    def _is_followed(self, index: int, replicas: Sequence[int]) -> bool:
+        leadership = self.partition(replicas[0], index).leadership
+        return leadership is not None and all(each.log_end_offset >= 0 for each in leadership.followers.values())
+
+    async def until_leads(self, broker_id: int, index: int = 0) -> None:
+        await self.until(lambda: self.state(index).leader == broker_id and self.leads(broker_id, index))
+
+    async def until_in_sync(self, *broker_ids: int, index: int = 0) -> None:
+        await self.until(lambda: set(self.state(index).isr) == set(broker_ids))
+
+
+def _image(disk: MemoryDisk, rng: Random | None) -> MemoryDisk:
+    if rng is None:
+        return next(disk.power_cut_images(Random(0), 1))
+    return list(disk.power_cut_images(rng, 3))[2]
+
+
+@contextmanager
+def slower(cluster: SimCluster, seconds: Callable[[], float]) -> Iterator[None]:
+    """Let messages take another time for a while."""
+    before, cluster.seconds = cluster.seconds, seconds
+    yield
+    cluster.seconds = before

@@ -1,0 +1,206 @@
+"""An event loop with a time of its own, in which processes can be killed and stopped.
+
+Time passes only when there is nothing left to do, and then at once to the next timer: a minute of waiting costs
+nothing, and the same calls always lead to the same run.
+
+A process is everything that was begun by it: callbacks, timers and tasks inherit it with their context. Of a process
+that is killed nothing is ever called again, no `finally` either, as after kill -9. What is due in one that is paused
+waits until it is resumed, as after SIGSTOP. Whatever belongs to no process is the simulation itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum, auto
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+
+STEPS_AT_ONCE_MAX = 200_000
+"""Between two moments of time; whoever takes more waits for something that cannot come."""
+
+
+class Stuck(Exception):
+    """Nothing can happen any more, or no time will ever pass again."""
+
+
+class _State(Enum):
+    RUNNING = auto()
+    PAUSED = auto()
+    DEAD = auto()
+
+
+class Process:
+    """See the module's description."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._state = _State.RUNNING
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self._loop = loop
+        # What was due while it was paused, in order.
+        self._due: list[asyncio.Handle] = []
+        self.context = copy_context()
+        self.context.run(_process.set, self)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._state is not _State.DEAD
+
+    @property
+    def is_paused(self) -> bool:
+        return self._state is _State.PAUSED
+
+    def run(self, call: Callable[..., object], *args: object) -> None:
+        """Have something called within the process, at once or when it goes on."""
+        if self._state is _State.RUNNING:
+            self.context.copy().run(call, *args)
+        elif self._state is _State.PAUSED:
+            self._due.append(asyncio.Handle(call, args, self._loop, self.context.copy()))
+
+    def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+        return self.context.copy().run(lambda: self._loop.create_task(work, name=f"{self.name}: {name}"))
+
+    def kill(self) -> None:
+        self._state = _State.DEAD
+        self._due.clear()
+
+    def pause(self) -> None:
+        assert self._state is _State.RUNNING
+        self._state = _State.PAUSED
+
+    def resume(self) -> None:
+        assert self._state is _State.PAUSED
+        self._state = _State.RUNNING
+        due, self._due = self._due, []
+        for handle in due:
+            self._loop.put(self, handle)
+
+    def admits(self, handle: asyncio.Handle) -> bool:
+        """Whether a callback is to be called now."""
+        if self._state is _State.PAUSED:
+            self._due.append(handle)
+        return self._state is _State.RUNNING
+
+
+_process: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+def current_process() -> Process | None:
+    """Whose callback or task is running."""
+    return _process.get()
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """See the module's description."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._queue: deque[tuple[Process | None, asyncio.Handle]] = deque()
+        self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
+        self._is_over = False
+        self.steps = 0
+        self.faults: list[str] = []
+        """What was raised where nobody catches it."""
+
+    # ---------------------------------------------------------------------------------------------- running
+
+    def run(self, story: Coroutine[Any, Any, _T]) -> _T:
+        """Run until a story has come to its end, then drop whatever is still going on."""
+        asyncio._set_running_loop(self)
+        try:
+            told: asyncio.Task[_T] = self.create_task(story)
+            while not told.done():
+                self._turn()
+            return told.result()
+        finally:
+            self._drop_all()
+            self.close()
+            asyncio._set_running_loop(None)
+
+    def _turn(self) -> None:
+        """Let time pass until something is due, and do all that is then to be done."""
+        if not self._queue:
+            if not self._timers:
+                raise Stuck("nothing is due any more")
+            self._now = max(self._now, self._timers[0][0])
+            while self._timers and self._timers[0][0] <= self._now:
+                _, _, process, timer = heapq.heappop(self._timers)
+                self._queue.append((process, timer))
+        limit = self.steps + STEPS_AT_ONCE_MAX
+        while self._queue:
+            process, handle = self._queue.popleft()
+            if not handle._cancelled and (process is None or process.admits(handle)):
+                self.steps += 1
+                handle._run()
+            if self.steps > limit:
+                raise Stuck(f"no time passes any more, last came {handle!r}")
+
+    def _drop_all(self) -> None:
+        """Close what still runs: else it would be closed whenever the garbage is collected, amid another test."""
+        self._is_over = True
+        for task in asyncio.all_tasks(self):
+            work = task.get_coro()
+            # Whatever it does on the way out happens to a world that is gone.
+            with suppress(BaseException):
+                assert isinstance(work, Coroutine | Generator)
+                work.close()
+        self._queue.clear()
+        self._timers.clear()
+
+    # ------------------------------------------------------------------------------------- what asyncio asks
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(
+        self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append((_process_of(context), handle))
+        return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), _process_of(context), timer))
+        return timer
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[_Ts]], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def put(self, process: Process, handle: asyncio.Handle) -> None:
+        """What was due once is due now."""
+        self._queue.append((process, handle))
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is passed over when its time comes."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._is_over:
+            self.faults.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+
+def _process_of(context: Context | None) -> Process | None:
+    return _process.get() if context is None else context.get(_process)
