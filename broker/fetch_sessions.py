@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Final
 
+from minikafka.broker.replicas.waiting import DataWatch, Key
 from minikafka.protocol.errors import (
     ErrorCode,
     FetchSessionIdNotFoundError,
@@ -29,9 +30,6 @@ _EPOCH_MAX: Final = (1 << 31) - 1
 
 _IDLE_MS_MIN: Final = 120_000
 """A session is not taken from a client that has used it within this time."""
-
-Key: TypeAlias = tuple[str | bytes, int]
-"""A topic, by name or by id as the request has it, and the partition."""
 
 
 class Fetched:
@@ -63,27 +61,38 @@ class Fetched:
 class FetchSession:
     """One client's partitions, in the order in which they get their turn."""
 
-    __slots__ = ("epoch", "id", "is_privileged", "partitions", "used_ms", "uses_ids")
+    __slots__ = ("epoch", "id", "is_privileged", "partitions", "used_ms", "uses_ids", "watch")
 
-    def __init__(self, session_id: int, uses_ids: bool, is_privileged: bool) -> None:
+    def __init__(self, session_id: int, uses_ids: bool, is_privileged: bool, watch: DataWatch) -> None:
         self.id = session_id
         self.epoch = INITIAL_EPOCH
         self.uses_ids = uses_ids
         self.is_privileged = is_privileged
         self.used_ms = 0
         self.partitions: OrderedDict[Key, Fetched] = OrderedDict()
+        self.watch = watch
 
     def update(self, request: FetchRequest) -> None:
         """Take over what a request adds, changes and forgets."""
-        for key, wanted in wanted_partitions(request, self.uses_ids).items():
+        named = wanted_partitions(request, self.uses_ids)
+        self.watch.mark(named)
+        for key, wanted in named.items():
             known = self.partitions.get(key)
-            if known is None:
+            if known is None or known.wanted.current_leader_epoch != wanted.current_leader_epoch:
+                # In another epoch nothing that was said before counts.
                 self.partitions[key] = Fetched(wanted)
             else:
                 known.wanted = wanted
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                self.partitions.pop((topic.topic_id if self.uses_ids else topic.topic, index), None)
+                key = (topic.topic_id if self.uses_ids else topic.topic, index)
+                self.partitions.pop(key, None)
+                self.watch.forget(key)
+
+    def pending(self) -> dict[Key, FetchPartition]:
+        """What may have news, in the order in which it gets its turn."""
+        found = self.watch.pending()
+        return {key: self.partitions[key].wanted for key in found if key in self.partitions}
 
     def news(self, answers: Iterable[tuple[Key, FetchablePartitionResponse]]) -> list[Key]:
         """The partitions that the client has to be told of."""
@@ -126,16 +135,18 @@ class FetchSessions:
         return sum(len(each.partitions) for each in self._sessions.values())
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.watch.close()
 
-    def create(self, uses_ids: bool, is_privileged: bool, now_ms: int) -> FetchSession | None:
+    def create(self, uses_ids: bool, is_privileged: bool, now_ms: int, watch: DataWatch) -> FetchSession | None:
         """A new session; None if there is no room for one."""
         if not self._make_room(is_privileged, now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions or session_id == NO_SESSION:
             session_id = self._new_id()
-        session = self._sessions[session_id] = FetchSession(session_id, uses_ids, is_privileged)
+        session = self._sessions[session_id] = FetchSession(session_id, uses_ids, is_privileged, watch)
         session.used_ms = now_ms
         session.advance()
         return session
@@ -161,6 +172,6 @@ class FetchSessions:
         for session in self._sessions.values():
             is_idle = now_ms - session.used_ms > _IDLE_MS_MIN
             if is_idle or (is_privileged and not session.is_privileged):
-                del self._sessions[session.id]
+                self.close(session.id)
                 return True
         return False

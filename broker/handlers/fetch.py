@@ -21,13 +21,12 @@ from minikafka.broker.fetch_sessions import (
     INITIAL_EPOCH,
     FetchSession,
     FetchSessions,
-    Key,
     wanted_partitions,
 )
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replicas.reading import Budget, PartitionRead, Reader
-from minikafka.broker.replicas.waiting import DataWait
+from minikafka.broker.replicas.waiting import DataWatch, Key
 from minikafka.broker.work import Work
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.compression import Compression
@@ -87,8 +86,11 @@ class _Fetch:
         self._reader = _reader(call)
         self._session: FetchSession | None = None
         self._wanted: Mapping[Key, FetchPartition] = {}
+        self._watch: DataWatch | None = None
         self._answers: dict[Key, FetchablePartitionResponse] = {}
-        self._partitions: list[Partition] = []
+        # What was read, and of which there is more to tell after the answer.
+        self._partitions: dict[Key, Partition] = {}
+        self._unfinished: list[Key] = []
         self._got_bytes = 0
         self._is_due = False
 
@@ -113,14 +115,16 @@ class _Fetch:
             self._sessions.close(request.session_id)
             self._wanted = wanted_partitions(request, self._uses_ids)
             if request.session_epoch == INITIAL_EPOCH:
-                self._session = self._sessions.create(self._uses_ids, self._reader.is_follower, now_ms)
-                if self._session is not None:
-                    self._session.update(request)
+                watch = DataWatch(self._readable_end)
+                session = self._sessions.create(self._uses_ids, self._reader.is_follower, now_ms, watch)
+                if session is not None:
+                    self._session, self._watch = session, watch
+                    session.update(request)
             return
         session = self._sessions.resume(request, self._uses_ids, now_ms)
-        self._wanted = {key: fetched.wanted for key, fetched in session.partitions.items()}
         if session.partitions:
-            self._session = session
+            self._session, self._watch = session, session.watch
+            session.watch.interrupt()
         else:
             self._sessions.close(session.id)
 
@@ -147,8 +151,11 @@ class _Fetch:
     def _start_over(self) -> Budget:
         self._answers.clear()
         self._partitions.clear()
+        self._unfinished.clear()
         self._got_bytes = 0
-        self._is_due = not self._wanted
+        if self._session is not None:
+            self._wanted = self._session.pending()
+        self._is_due = not self._wanted and self._session is None
         limit = self._request.max_bytes
         if not self._reader.is_follower:
             limit = min(limit, self._context.config.broker.fetch_max_bytes)
@@ -156,8 +163,9 @@ class _Fetch:
 
     def _begin(self, key: Key, wanted: FetchPartition, budget: Budget) -> PartitionRead | None:
         try:
-            partition = self._partition(key)
-            self._partitions.append(partition)
+            partition = self._partitions[key] = self._partition(key)
+            if self._watch is not None:
+                self._watch.look_at(key, partition)
             return PartitionRead(partition, wanted, self._reader, budget)
         except KafkaError as error:
             self._refuse(key, error)
@@ -184,6 +192,8 @@ class _Fetch:
         self._got_bytes += len(answer.records or b"")
         if answer.diverging_epoch is not None:
             self._is_due = True
+        if read.has_more:
+            self._unfinished.append(key)
 
     def _format_error(self, partition: Partition) -> KafkaError | None:
         version = self._call.version
@@ -203,7 +213,9 @@ class _Fetch:
             records=b"",
         )
         self._is_due = True
-        for partition in self._partitions[-1:]:
+        self._unfinished.append(key)
+        partition = self._partitions.get(key)
+        if partition is not None:
             partition.statistics.failed_fetch_requests += 1
 
     # ----------------------------------------------------------------------------------------------- waiting
@@ -215,13 +227,24 @@ class _Fetch:
     async def _answer_later(self, *, is_cold: bool) -> FetchResponse:
         clock, work = self._context.clock, self._context.work
         deadline_ms = clock.monotonic_ms() + self._request.max_wait_ms
-        if is_cold:
-            await self._read(work)
-        while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
-            missing_bytes = self._request.min_bytes - self._got_bytes
-            await DataWait(self._partitions, missing_bytes, self._readable_end).wait_data(left_ms)
-            await self._read(work)
-        return self._answer()
+        watch = self._watch
+        if watch is None:
+            watch = self._watch = DataWatch(self._readable_end)
+            # Nothing can have happened since they were read.
+            for key, partition in self._partitions.items():
+                watch.look_at(key, partition)
+        try:
+            if is_cold:
+                await self._read(work)
+            while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
+                may_wait = await watch.wait_data(self._request.min_bytes - self._got_bytes, left_ms)
+                await self._read(work)
+                if not may_wait:
+                    break
+            return self._answer()
+        finally:
+            if self._session is None:
+                watch.close()
 
     def _readable_end(self, partition: Partition) -> int:
         reader = self._reader
@@ -232,6 +255,7 @@ class _Fetch:
     def _answer(self) -> FetchResponse:
         session, keys = self._session, list(self._answers)
         if session is not None:
+            session.watch.told(self._unfinished)
             news = session.news(list(self._answers.items()))
             if self._request.session_epoch != INITIAL_EPOCH:
                 keys = news

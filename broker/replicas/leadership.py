@@ -135,6 +135,15 @@ class Leadership:
 
     # ----------------------------------------------------------------------------------------------- progress
 
+    def on_append(self, end_offset: int, now_ms: int) -> None:
+        """The leader is about to have more than `end_offset`: whoever has that much has all there is until now.
+
+        A follower says nothing of a partition in which nothing happens, and yet it is not behind.
+        """
+        for follower in self.followers.values():
+            if follower.log_end_offset == end_offset:
+                follower.caught_up_ms = now_ms
+
     def committed_offset(self, own_end_offset: int, at: Moment) -> int:
         """Up to where all replicas that count have the log."""
         committed = own_end_offset

@@ -216,6 +216,8 @@ class Partition:
             raise self.disk_failure(error) from error
         if not appended.is_duplicate:
             self.appended_bytes += batch.size
+            if not leadership.is_alone:
+                leadership.on_append(appended.base_offset, self._keepers.clock.monotonic_ms())
             if self._is_strict:
                 self._keepers.flusher.request(self.log, self.log.log_end_offset, self._on_synced)
             elif leadership.is_alone:

@@ -59,7 +59,18 @@ class Budget:
 class PartitionRead:
     """One partition of one fetch: begun on the loop, maybe read elsewhere, finished on the loop."""
 
-    __slots__ = ("_bound", "_budget", "_generation", "_max_bytes", "_plan", "answer", "error", "partition", "reader")
+    __slots__ = (
+        "_bound",
+        "_budget",
+        "_generation",
+        "_max_bytes",
+        "_plan",
+        "answer",
+        "error",
+        "has_more",
+        "partition",
+        "reader",
+    )
 
     def __init__(self, partition: Partition, wanted: FetchPartition, reader: Reader, budget: Budget) -> None:
         self.partition = partition
@@ -73,6 +84,8 @@ class PartitionRead:
         partition.check_online()
         bound = partition.bound(is_committed=reader.is_committed, is_follower=reader.is_follower)
         self._bound = bound
+        self.has_more = wanted.fetch_offset < bound.offset
+        """Whether there is something to read from here, in this answer or, as long as nothing else is wanted, later."""
         self.answer = FetchablePartitionResponse(
             partition_index=partition.index,
             high_watermark=bound.high_watermark,

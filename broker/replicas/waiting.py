@@ -8,95 +8,156 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
 
+from minikafka.broker.replicas.leadership import Leadership
 from minikafka.broker.replicas.partition import Partition, Promise
 from minikafka.protocol.errors import KafkaError, RequestTimedOutError
 
-
-class _Wait:
-    """Watches partitions until it is released; `_future` is done when there is no more reason to wait."""
-
-    def __init__(self, partitions: Iterable[Partition]) -> None:
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._partitions = list(partitions)
-        for partition in self._partitions:
-            partition.watchers[self] = None
-
-    def on_change(self, partition: Partition) -> None:
-        raise AssertionError("each kind of wait has its own")
-
-    def _stop_waiting(self) -> None:
-        if not self._future.done():
-            self._future.set_result(None)
-
-    async def _wait(self, timeout_ms: int) -> None:
-        """Until there is no more reason to, or time is up."""
-        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop_waiting)
-        try:
-            await self._future
-        finally:
-            timer.cancel()
-            self._release()
-
-    def _release(self) -> None:
-        for partition in self._partitions:
-            partition.watchers.pop(self, None)
+Key: TypeAlias = tuple[str | bytes, int]
+"""A topic, by name or by id as the request has it, and the partition."""
 
 
-class DataWait(_Wait):
-    """A fetch that waits for more bytes, or for anything but bytes to happen to one of its partitions."""
+class DataWatch:
+    """The partitions of a fetch: which of them changed since they were looked at, and whether that may be enough.
 
-    def __init__(
-        self, partitions: Iterable[Partition], missing_bytes: int, readable_end: Callable[[Partition], int]
-    ) -> None:
+    One that belongs to a session outlives its requests: only what has changed is read again, however many there are.
+    """
+
+    def __init__(self, readable_end: Callable[[Partition], int]) -> None:
         """`readable_end` is the offset below which this reader sees what a partition has."""
-        super().__init__(partitions)
-        self._missing_bytes = missing_bytes
         self._readable_end = readable_end
-        # How much had been written when it was last looked at: known without reading, so a fetch that wants much is
-        # not woken by every little.
-        self._seen = {each: (each.appended_bytes, each.leadership) for each in self._partitions}
-        # What is written but not for this reader yet: it becomes readable without another append.
-        ends = {each: readable_end(each) for each in self._partitions}
-        self._held_back = {each: end for each, end in ends.items() if end < each.log.log_end_offset}
+        self._seen: dict[Partition, _Seen] = {}
+        self._partitions: dict[Key, Partition] = {}
+        self._changed: dict[Key, None] = {}
+        # Looked at, and nobody was told yet.
+        self._examined: dict[Key, None] = {}
+        self._missing_bytes = 0
+        self._future: asyncio.Future[bool] | None = None
+
+    def pending(self) -> list[Key]:
+        """What has to be read for the next answer."""
+        return list({**self._examined, **self._changed})
+
+    def mark(self, keys: Iterable[Key]) -> None:
+        """The reader wants something else of these than before."""
+        self._changed.update(dict.fromkeys(keys))
+
+    def look_at(self, key: Key, partition: Partition) -> None:
+        """To be called right before a partition is read: what changes after this is noticed."""
+        known = self._partitions.get(key)
+        if known is not partition:
+            self.forget(key)
+            self._partitions[key] = partition
+            partition.watchers[self] = None
+        self._changed.pop(key, None)
+        self._examined[key] = None
+        end = self._readable_end(partition)
+        held_back = end if end < partition.log.log_end_offset else None
+        self._seen[partition] = _Seen(key, partition.appended_bytes, partition.leadership, held_back)
+
+    def forget(self, key: Key) -> None:
+        """The reader does not want it any more, or there is another partition under this name."""
+        self._changed.pop(key, None)
+        self._examined.pop(key, None)
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            partition.watchers.pop(self, None)
+            del self._seen[partition]
+
+    def told(self, unfinished: Iterable[Key]) -> None:
+        """The reader got an answer; of some there is more to tell."""
+        self._examined.clear()
+        self.mark(unfinished)
 
     def on_change(self, partition: Partition) -> None:
-        appended_bytes, leadership = self._seen[partition]
+        key, appended_bytes, leadership, held_back = self._seen[partition]
+        self._changed[key] = None
+        # How much was written is known without reading, so a fetch that wants much is not woken by every little.
         self._missing_bytes -= partition.appended_bytes - appended_bytes
-        self._seen[partition] = (partition.appended_bytes, leadership)
-        is_enough = self._missing_bytes <= 0 or self._is_released(partition)
-        if is_enough or partition.is_offline or partition.leadership is not leadership:
+        self._seen[partition] = _Seen(key, partition.appended_bytes, leadership, held_back)
+        # What is written but was not for this reader becomes readable without another append.
+        is_released = held_back is not None and self._readable_end(partition) > held_back
+        is_other = partition.is_offline or partition.leadership is not leadership
+        if self._missing_bytes <= 0 or is_released or is_other:
             self._stop_waiting()
 
-    def _is_released(self, partition: Partition) -> bool:
-        held_back = self._held_back.get(partition)
-        return held_back is not None and self._readable_end(partition) > held_back
+    def _stop_waiting(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(True)
 
-    async def wait_data(self, timeout_ms: int) -> None:
-        await self._wait(timeout_ms)
+    def interrupt(self) -> None:
+        """The next request is there already: whoever waits answers now."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(False)
+
+    async def wait_data(self, missing_bytes: int, timeout_ms: int) -> bool:
+        """Until so many bytes were written, or anything else happened that has to be told, or time is up.
+
+        False if there is no point in waiting again.
+        """
+        if self._changed:
+            # It changed while others were being read.
+            return True
+        self._missing_bytes = missing_bytes
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._future = future
+        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop_waiting)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            # Another request of the session may wait by now.
+            if self._future is future:
+                self._future = None
+
+    def close(self) -> None:
+        for key in list(self._partitions):
+            self.forget(key)
 
 
-class CommitWait(_Wait):
+class _Seen(NamedTuple):
+    """A partition as it was when it was looked at."""
+
+    key: Key
+    appended_bytes: int
+    leadership: Leadership | None
+    held_back: int | None
+    """Where the reader's view ended, if there was more in the log."""
+
+
+class CommitWait:
     """A produce request that waits for its batches to be where they have to be."""
 
     def __init__(self, promises: Iterable[Promise]) -> None:
         self._open = list(promises)
         self.errors: dict[Partition, KafkaError] = {}
-        super().__init__({each.partition: None for each in self._open})
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._partitions = list(dict.fromkeys(each.partition for each in self._open))
+        for partition in self._partitions:
+            partition.watchers[self] = None
 
     def on_change(self, partition: Partition) -> None:
         self._settle()
         if not self._open:
             self._stop_waiting()
 
+    def _stop_waiting(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
     async def wait_committed(self, timeout_ms: int) -> dict[Partition, KafkaError]:
         """The partitions for which it did not come to that, with the reason."""
-        self._settle()
-        if self._open:
-            await self._wait(timeout_ms)
+        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop_waiting)
+        try:
             self._settle()
-        else:
-            self._release()
+            if self._open:
+                await self._future
+                self._settle()
+        finally:
+            timer.cancel()
+            for partition in self._partitions:
+                partition.watchers.pop(self, None)
         for promise in self._open:
             self.errors[promise.partition] = RequestTimedOutError(f"{promise.partition}: not replicated in time")
         return self.errors

@@ -1,10 +1,12 @@
 """Fetching from one leader all that is followed there: a request at a time, as a session.
 
 A request names only what has changed since the last one, and the answer only what has news, so that a broker with
-thousands of quiet partitions exchanges next to nothing. What has come is written and taken over before the next request
-goes out: it says that we have it. With `fsync` it has to be on disk by then.
+thousands of quiet partitions exchanges next to nothing. Where a partition comes to be followed while the leader has
+nothing to say, a second request goes out, upon which the leader answers the first.
 
-After every wait a partition may have got another leader; whatever came for it then is thrown away.
+What has come is written and taken over before the next request goes out: it says that we have it. With `fsync` it has
+to be on disk by then. After every wait a partition may have got another leader; whatever came for it then is thrown
+away.
 """
 
 from __future__ import annotations
@@ -65,6 +67,13 @@ class _Session(NamedTuple):
     epoch: int = 0
 
 
+class _Sent(NamedTuple):
+    """A request on its way."""
+
+    number: int
+    answer: asyncio.Task[FetchResponse]
+
+
 class Fetcher:
     """See the module's description."""
 
@@ -74,8 +83,12 @@ class Fetcher:
         self._net = net
         self._peer: Peer | None = None
         self._session = _Session()
+        self._number = 0
         self._followed: dict[Key, Following] = {}
-        # Of the leader's session, and not followed any more.
+        # What the next request has to look at, what it has to leave out for a while, and what the leader's session
+        # still has and nobody wants any more. All others it has as they are.
+        self._stale: dict[Key, None] = {}
+        self._delayed: dict[Key, int] = {}
         self._forgotten: set[Key] = set()
         self._news = asyncio.Event()
 
@@ -88,16 +101,23 @@ class Fetcher:
         return list(self._followed.values())
 
     def add(self, following: Following) -> None:
-        key = (following.partition.topic_id, following.partition.index)
+        key = following.key
         self._forgotten.discard(key)
+        self._delayed.pop(key, None)
         self._followed[key] = following
+        self._stale[key] = None
         self._news.set()
 
     def remove(self, following: Following) -> None:
-        key = (following.partition.topic_id, following.partition.index)
+        key = following.key
         if self._followed.get(key) is following:
             del self._followed[key]
-            self._forgotten.add(key)
+            self._leave_out(key)
+
+    def _leave_out(self, key: Key) -> None:
+        self._stale.pop(key, None)
+        self._delayed.pop(key, None)
+        self._forgotten.add(key)
 
     async def run(self) -> None:
         """Fetch until cancelled."""
@@ -119,8 +139,6 @@ class Fetcher:
             peer.close()
         self._session = _Session()
         self._forgotten.clear()
-        for each in self._followed.values():
-            each.asked = None
 
     async def _back_off(self) -> None:
         await asyncio.sleep(self._context.config.broker.replica_fetch_backoff_ms / 1000)
@@ -128,24 +146,51 @@ class Fetcher:
     # ------------------------------------------------------------------------------------------------- asking
 
     async def _round(self) -> None:
-        for each in self.followed:
-            if not each.is_current:
-                self.remove(each)
         now_ms = self._context.clock.monotonic_ms()
-        if all(each.is_failed or each.delay_until_ms > now_ms for each in self._followed.values()):
+        for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
+            del self._delayed[key]
+            self._stale[key] = None
+        if len(self._delayed) == len(self._followed):
             self._news.clear()
             await self._wait_news()
             return
-        request = self._request(now_ms)
-        peer = await self._connected()
-        answer: FetchResponse = await peer.ask(request, FETCH_VERSION)
-        if answer.error_code:
-            log.info("broker %d: session over, %s", self.leader_id, ErrorCode(answer.error_code).name)
-            self._reset()
-            await self._back_off()
-            return
-        self._session = _Session(answer.session_id, self._session.epoch % _SESSION_EPOCH_MAX + 1)
-        await self._take_all(answer)
+        await self._exchange(await self._connected())
+
+    async def _exchange(self, peer: Peer) -> None:
+        """One request and its answer, or two if there is news."""
+        asking = [self._send(peer)]
+        try:
+            if self._session.id and not await self._is_answered(asking[0].answer):
+                asking.append(self._send(peer))
+            while asking:
+                sent = asking.pop(0)
+                answer = await sent.answer
+                if answer.error_code:
+                    raise PeerGone(f"session over, {ErrorCode(answer.error_code).name}")
+                if answer.session_id != self._session.id:
+                    # The leader has opened one, or has closed one that was empty.
+                    self._session = _Session(answer.session_id, 1)
+                await self._take_all(answer, sent.number)
+        finally:
+            for each in asking:
+                each.answer.cancel()
+
+    def _send(self, peer: Peer) -> _Sent:
+        self._news.clear()
+        self._number += 1
+        request = self._request()
+        if self._session.id:
+            self._session = _Session(self._session.id, self._session.epoch % _SESSION_EPOCH_MAX + 1)
+        return _Sent(self._number, asyncio.ensure_future(peer.ask(request, FETCH_VERSION)))
+
+    async def _is_answered(self, asking: asyncio.Task[FetchResponse]) -> bool:
+        """False if there is another partition to follow before the leader has anything to say."""
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            await asyncio.wait({asking, news}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        return asking.done()
 
     async def _wait_news(self) -> None:
         """Until there is another partition, or the time of one has come."""
@@ -155,22 +200,19 @@ class Fetcher:
         except TimeoutError:
             return
 
-    def _request(self, now_ms: int) -> FetchRequest:
+    def _request(self) -> FetchRequest:
         config = self._context.config.broker
         topics: dict[bytes, FetchTopic] = {}
         is_full = self._session.id == 0
         if is_full:
             self._session = _Session()
-        for (topic_id, index), each in self._followed.items():
-            if each.is_failed or each.delay_until_ms > now_ms:
-                if each.asked is not None:
-                    each.asked = None
-                    self._forgotten.add((topic_id, index))
-                continue
-            wanted = each.wanted(config.replica_fetch_max_bytes)
-            if is_full or each.asked is None or not _is_same(wanted, each.asked):
-                each.asked = wanted
-                topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[])).partitions.append(wanted)
+        for key in [each for each in self._followed if each not in self._delayed] if is_full else list(self._stale):
+            following = self._followed[key]
+            wanted = following.wanted(config.replica_fetch_max_bytes)
+            if is_full or following.asked is None or not _is_same(wanted, following.asked):
+                following.asked, following.asked_in = wanted, self._number
+                topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[])).partitions.append(wanted)
+        self._stale.clear()
         forgotten: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in self._forgotten:
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
@@ -202,19 +244,25 @@ class Fetcher:
 
     # ------------------------------------------------------------------------------------------------- taking
 
-    async def _take_all(self, answer: FetchResponse) -> None:
+    async def _take_all(self, answer: FetchResponse, number: int) -> None:
         written = []
         for topic in answer.responses:
             for part in topic.partitions:
-                following = self._followed.get((topic.topic_id, part.partition_index))
+                key = (topic.topic_id, part.partition_index)
+                following = self._followed.get(key)
                 if following is None or not following.is_current or following.asked is None:
                     continue
+                if following.asked_in > number:
+                    # This is about what it was before: another epoch of the leader.
+                    continue
+                self._stale[key] = None
                 try:
                     if await self._take(following, following.asked, part):
                         written.append(following)
                 except TruncatedBelowCommitted as error:
                     log.error("%s; it is not followed any more", error)
                     following.is_failed = True
+                    self.remove(following)
                 except (CorruptRecord, KafkaError) as error:
                     log.warning("%s: what broker %d sent is not taken, %s", following.partition, self.leader_id, error)
                     self._delay(following)
@@ -251,8 +299,11 @@ class Fetcher:
             self._delay(following)
 
     def _delay(self, following: Following) -> None:
+        """Leave it out of the requests for a while."""
+        following.asked = None
+        self._leave_out(following.key)
         backoff_ms = self._context.config.broker.replica_fetch_backoff_ms
-        following.delay_until_ms = self._context.clock.monotonic_ms() + backoff_ms
+        self._delayed[following.key] = self._context.clock.monotonic_ms() + backoff_ms
 
     async def _on_out_of_range(self, following: Following) -> None:
         """Our log ends after the leader's, or before its start."""

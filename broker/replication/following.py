@@ -34,16 +34,18 @@ class TruncatedBelowCommitted(Exception):
 class Following:
     """A partition in one epoch of its leader."""
 
-    __slots__ = ("_clock", "_worker", "asked", "delay_until_ms", "is_failed", "leader_epoch", "partition")
+    __slots__ = ("_clock", "_worker", "asked", "asked_in", "is_failed", "key", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition, worker: DirWorker, clock: Clock) -> None:
         self.partition = partition
+        self.key = (partition.topic_id, partition.index)
         self.leader_epoch = partition.leader_epoch
         self._worker = worker
         self._clock = clock
         self.asked: FetchPartition | None = None
         """What the leader was asked for last, as its session remembers it."""
-        self.delay_until_ms = 0
+        self.asked_in = 0
+        """The number of the request that did."""
         self.is_failed = False
 
     @property

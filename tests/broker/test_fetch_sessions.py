@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from minikafka.broker.fetch_sessions import FetchSession, FetchSessions
+from minikafka.broker.replicas.waiting import DataWatch
 from minikafka.protocol.errors import (
     ErrorCode,
     FetchSessionIdNotFoundError,
@@ -57,8 +58,12 @@ def sessions(slots: int = 10) -> FetchSessions:
     return FetchSessions(lambda: slots, itertools.count(100).__next__)
 
 
+def create(all_sessions: FetchSessions, now_ms: int, *, is_privileged: bool = False) -> FetchSession | None:
+    return all_sessions.create(False, is_privileged, now_ms, DataWatch(lambda _: 0))
+
+
 def opened(all_sessions: FetchSessions, offsets: dict[int, int], now_ms: int = 0) -> FetchSession:
-    session = all_sessions.create(uses_ids=False, is_privileged=False, now_ms=now_ms)
+    session = create(all_sessions, now_ms)
     assert session is not None
     session.update(request(offsets))
     return session
@@ -126,10 +131,10 @@ def test_a_partition_that_was_forgotten_meanwhile_is_no_news() -> None:
 def test_there_is_room_for_so_many() -> None:
     all_sessions = sessions(slots=2)
     first, second = (opened(all_sessions, {0: 0}) for _ in range(2))
-    assert all_sessions.create(False, False, MINUTES_MS) is None
+    assert create(all_sessions, MINUTES_MS) is None
     # The second was used; the first has not been for two minutes.
     all_sessions.resume(request(session_id=second.id, epoch=1), False, 2 * MINUTES_MS)
-    third = all_sessions.create(False, False, 2 * MINUTES_MS + 1)
+    third = create(all_sessions, 2 * MINUTES_MS + 1)
     assert third is not None
     with pytest.raises(FetchSessionIdNotFoundError):
         all_sessions.resume(request(session_id=first.id, epoch=1), False, 0)
@@ -139,15 +144,15 @@ def test_there_is_room_for_so_many() -> None:
 def test_a_follower_takes_the_place_of_a_client() -> None:
     all_sessions = sessions(slots=1)
     opened(all_sessions, {0: 0})
-    follower = all_sessions.create(False, True, 1)
+    follower = create(all_sessions, 1, is_privileged=True)
     assert follower is not None
-    assert all_sessions.create(False, True, 2) is None
+    assert create(all_sessions, 2, is_privileged=True) is None
 
 
 def test_ids_are_never_used_twice_at_a_time() -> None:
     numbers = iter([0, 7, 7, 8])
     all_sessions = FetchSessions(lambda: 10, numbers.__next__)
-    ids = [session.id for _ in range(2) if (session := all_sessions.create(False, False, 0)) is not None]
+    ids = [session.id for _ in range(2) if (session := create(all_sessions, 0)) is not None]
     assert ids == [7, 8]
 
 

@@ -11,6 +11,7 @@ from minikafka.broker.context import Context
 from minikafka.broker.handlers import fetch, list_offsets, produce, records
 from minikafka.broker.network.dispatch import Route
 from minikafka.broker.replicas.leadership import FollowerFetch
+from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages.fetch import (
@@ -261,7 +262,7 @@ async def test_a_new_leader_does_not_tell_offsets_before_it_knows_them(leader: S
 
 
 async def test_a_follower_that_has_caught_up_is_proposed(leader: Station) -> None:
-    proposed = []
+    proposed: list[Partition] = []
     leader.context.partitions.on_proposal = proposed.append
     await becomes(leader, 1, 1, [1, 2])
     partition = leader.context.partitions.get("t", 0)
