@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.compat.clients.confluent import Confluent, ConfluentAdmin, result
-from tests.compat.clients.model import Record, Refused, eventually
+from tests.compat.clients.model import REPLICATION_FACTOR, Record, Refused, eventually
 from tests.compat.clients.topics import Topics
 from tests.compat.running import Cluster
 
@@ -158,7 +158,10 @@ def test_describe_topics(keeper: ConfluentAdmin, topics: Topics) -> None:
     futures = keeper.client.describe_topics(TopicCollection([topic, missing]))
     found = result(futures[topic])
     assert (found.name, found.is_internal, len(found.partitions)) == (topic, False, 3)
-    assert all([node.id for node in one.isr] == [one.leader.id] for one in found.partitions)
+    for one in found.partitions:
+        assert len(one.replicas) == REPLICATION_FACTOR
+        assert one.replicas[0].id == one.leader.id
+        assert {node.id for node in one.isr} == {node.id for node in one.replicas}
     assert str(found.topic_id) not in ("", "AAAAAAAAAAAAAAAAAAAAAA")
     with pytest.raises(Refused) as refused:
         result(futures[missing])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.compat.clients.confluent import ConfluentAdmin
 from tests.compat.clients.kcat import Kcat
-from tests.compat.clients.model import Reading, Record, Refused
+from tests.compat.clients.model import REPLICATION_FACTOR, Reading, Record, Refused
 from tests.compat.clients.topics import Topics
 from tests.compat.running import Cluster
 
@@ -30,7 +30,9 @@ def test_lists_the_cluster(kcat: Kcat, topics: Topics, keeper: ConfluentAdmin, u
     assert told["controllerid"] == keeper.describe_cluster().controller
     (found,) = told["topics"]
     assert {one["partition"]: one["leader"] for one in found["partitions"]} == keeper.leaders(topic)
-    assert all(one["replicas"] == one["isrs"] == [{"id": one["leader"]}] for one in found["partitions"])
+    for one in found["partitions"]:
+        assert len(one["replicas"]) == REPLICATION_FACTOR
+        assert sorted(node["id"] for node in one["isrs"]) == sorted(node["id"] for node in one["replicas"])
 
 
 def test_lists_all_topics(kcat: Kcat, topics: Topics) -> None:
