@@ -73,6 +73,7 @@ class BrokerConfig(NamedTuple):
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 
+    replica_selector_class: str | None
     replica_lag_time_max_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int
@@ -141,6 +142,11 @@ class BrokerConfig(NamedTuple):
 
     def __repr__(self) -> str:
         return f"BrokerConfig(broker_id={self.broker_id}, {self.settings!r})"
+
+    @property
+    def is_rack_aware(self) -> bool:
+        """Whether consumers are sent to a replica in their own rack; Kafka's name for what does so is Java's."""
+        return (self.replica_selector_class or "").endswith("RackAwareReplicaSelector")
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """One topic's settings, or an InvalidConfigError."""

@@ -190,11 +190,13 @@ class Leaders:
         replicas = list(self._cluster.partitions_on(broker_id))
         # It is not to fetch any more, or its leaders would want it back in sync.
         self._channels.stop_replicas(broker_id, [each for each in replicas if each.leader != broker_id], delete=False)
+        # Where everybody leaves there is nobody to wait for.
+        has_others = bool(self._cluster.brokers.keys() - self._cluster.shutting_down)
         remaining = [
             RemainingPartition(topic=each.topic.name, partition=each.index)
             for each in replicas
             # One without other replicas stays where it is.
-            if each.leader == broker_id and len(each.replicas) > 1
+            if has_others and each.leader == broker_id and len(each.replicas) > 1
         ]
         return ControlledShutdownResponse(remaining=remaining)
 

@@ -24,6 +24,7 @@ from minikafka.broker.fetch_sessions import (
     wanted_partitions,
 )
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
+from minikafka.broker.replicas.nearest import nearest_replica
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replicas.reading import Budget, PartitionRead, Reader
 from minikafka.broker.replicas.waiting import DataWatch, Key
@@ -84,6 +85,9 @@ class _Fetch:
         self._request: FetchRequest = call.request
         self._uses_ids = call.version >= _TOPIC_ID_VERSION
         self._reader = _reader(call)
+        # Where the consumer is, if that is to make a difference.
+        is_selective = not self._reader.is_follower and handler.context.config.broker.is_rack_aware
+        self._rack = self._request.rack_id if is_selective else ""
         self._session: FetchSession | None = None
         self._wanted: Mapping[Key, FetchPartition] = {}
         self._watch: DataWatch | None = None
@@ -166,10 +170,21 @@ class _Fetch:
             partition = self._partitions[key] = self._partition(key)
             if self._watch is not None:
                 self._watch.look_at(key, partition)
-            return PartitionRead(partition, wanted, self._reader, budget)
+            read = PartitionRead(partition, wanted, self._reader, budget)
+            if self._rack:
+                self._point_elsewhere(read, wanted.fetch_offset)
+            return read
         except KafkaError as error:
             self._refuse(key, error)
             return None
+
+    def _point_elsewhere(self, read: PartitionRead, offset: int) -> None:
+        """Send a consumer to a replica that is nearer to it."""
+        elsewhere = nearest_replica(read.partition, self._rack, offset, self._context.metadata.brokers)
+        if elsewhere is not None:
+            read.leave()
+            read.answer.preferred_read_replica = elsewhere
+            self._is_due = True
 
     def _partition(self, key: Key) -> Partition:
         topic, index = key

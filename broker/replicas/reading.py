@@ -111,6 +111,10 @@ class PartitionRead:
         # Without room only the first batch of the whole answer is read.
         return plan if self._max_bytes > 0 or not self._budget.has_some else None
 
+    def leave(self) -> None:
+        """Read nothing: the reader is sent elsewhere."""
+        self._plan = None
+
     def read_now(self) -> None:
         """Read what is in memory; raises ColdRead if it is not."""
         if self._plan is not None:
