@@ -218,9 +218,16 @@ async def test_two_brokers_are_about_to_stop(cluster: FakeCluster) -> None:
     await shut_down(cluster, 2)
     assert await shut_down(cluster, 3) == ControlledShutdownResponse(remaining=[])
     await cluster[1].until_led({("t", 0): 1, ("t", 1): 1})
-    # Nobody is left to take over.
+    # Nobody is left to take over, and nobody will come: there is no point in waiting.
+    assert await shut_down(cluster, 1) == ControlledShutdownResponse(remaining=[])
+
+
+async def test_what_nobody_can_take_over_yet_is_told(cluster: FakeCluster) -> None:
+    await cluster[3].stop()
+    await cluster[1].until(lambda: 3 not in cluster[1].metadata.brokers)
+    await propose(cluster, 1, proposal(cluster, 0, 1))
     answer = await shut_down(cluster, 1)
-    assert answer.remaining == [RemainingPartition(topic="t", partition=index) for index in (0, 1)]
+    assert answer.remaining == [RemainingPartition(topic="t", partition=0)]
 
 
 async def test_a_broker_that_stopped_leads_again_when_it_is_back(cluster: FakeCluster) -> None:
