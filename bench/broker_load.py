@@ -48,12 +48,12 @@ def run(mode: str, servers: str, topic: str, arguments: Sequence[str]) -> dict[s
 
 def create_topics(servers: str, partitions: Mapping[str, int], replication_factor: int) -> None:
     """Topics with so many partitions. A broker without CreateTopics is taken to create them when they are used."""
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     _wait(admin.create_topics([NewTopic(name, count, replication_factor) for name, count in partitions.items()]))
 
 
 def delete_topics(servers: str, names: Sequence[str]) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     _wait(admin.delete_topics(list(names)))
 
 

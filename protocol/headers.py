@@ -21,6 +21,8 @@ TAGS_MAX: Final = 1 << 10
 _FIXED: Final = struct.Struct(">hhi")
 _FIXED_AND_LENGTH: Final = struct.Struct(">hhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
+_unpack_fixed: Final = _FIXED.unpack_from
+_unpack_length: Final = struct.Struct(">h").unpack_from
 
 
 class RequestHeader(NamedTuple):
@@ -35,16 +37,17 @@ def decode_request_prefix(frame: bytes | bytearray) -> tuple[int, int, int]:
 
     Enough to answer or refuse a request whose version, and so whose header, nobody here knows.
     """
-    if len(frame) < _FIXED.size:
-        raise DecodeError(f"request of {len(frame)} bytes, its header takes at least {_FIXED.size}")
-    key, version, correlation_id = _FIXED.unpack_from(frame)
-    return key, version, correlation_id
-
-
-def decode_request_header(frame: bytes | bytearray, flexible: bool) -> tuple[RequestHeader, int]:
-    """The header and the position of the body; `flexible` is a property of the request's version."""
     try:
-        key, version, correlation_id, length = _FIXED_AND_LENGTH.unpack_from(frame)
+        prefix: tuple[int, int, int] = _unpack_fixed(frame)
+    except struct.error:
+        raise DecodeError(f"request of {len(frame)} bytes, its header takes at least {_FIXED.size}") from None
+    return prefix
+
+
+def decode_client_id(frame: bytes | bytearray, flexible: bool) -> tuple[str | None, int]:
+    """What follows the prefix: the client id, and the position of the body."""
+    try:
+        (length,) = _unpack_length(frame, _FIXED.size)
         pos = _FIXED_AND_LENGTH.size
         client_id = None
         if length >= 0:
@@ -56,6 +59,13 @@ def decode_request_header(frame: bytes | bytearray, flexible: bool) -> tuple[Req
         raise DecodeError(f"request header: {error}") from error
     if pos > len(frame):
         raise DecodeError(f"request header needs {pos} bytes, the frame has {len(frame)}")
+    return client_id, pos
+
+
+def decode_request_header(frame: bytes | bytearray, flexible: bool) -> tuple[RequestHeader, int]:
+    """The header and the position of the body; `flexible` is a property of the request's version."""
+    key, version, correlation_id = decode_request_prefix(frame)
+    client_id, pos = decode_client_id(frame, flexible)
     return RequestHeader(key, version, correlation_id, client_id), pos
 
 

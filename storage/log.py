@@ -31,7 +31,7 @@ from minikafka.storage.producers import CompletedTxn, Origin, ProducerStates, Ve
 from minikafka.storage.reading import ReadPlan, plan_search
 from minikafka.storage.replay import aborted_txn, restore_txn_index
 from minikafka.storage.scanning import Section
-from minikafka.storage.segment import Segment
+from minikafka.storage.segment import RollLimits, Segment
 from minikafka.storage.segments import Segments
 from minikafka.storage.state_files import StateFiles
 from minikafka.storage.swapping import Swap
@@ -77,6 +77,7 @@ class Log:
         self.directory = directory
         self.config = config
         self.limits = Limits.of(config)
+        self._roll_limits = RollLimits(config.segment_bytes, config.roll_ms)
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
@@ -99,6 +100,7 @@ class Log:
         """The topic's configuration changed; what is written from now on follows it."""
         self.config = config
         self.limits = Limits.of(config)
+        self._roll_limits = RollLimits(config.segment_bytes, config.roll_ms)
 
     # ------------------------------------------------------------------------------------- offsets
 
@@ -114,7 +116,9 @@ class Log:
         return self.segments.size_bytes
 
     def update_high_watermark(self, offset: int) -> None:
-        self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        self.high_watermark = offset if offset > self.log_start_offset else self.log_start_offset
         self.producers.on_high_watermark(self.high_watermark)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -149,16 +153,18 @@ class Log:
             self.producers.check(batch, origin, marker)
         base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
+        max_timestamp = batch.max_timestamp
         batch.patch(base_offset, leader_epoch)
         try:
-            segment = self._segment_for(base_offset, batch.size, last_offset, batch.max_timestamp, now_ms)
-            segment.append_batch(batch)
+            segment = self._segment_for(base_offset, batch.size, last_offset, max_timestamp, now_ms)
+            segment.append_batch(batch, last_offset)
             self.log_end_offset = last_offset + 1
-            self._take_into_account(segment, batch, marker)
+            if batch.producer_id >= 0 or leader_epoch != self.epochs.latest_epoch:
+                self._take_into_account(segment, batch, marker)
         except OSError as error:
             raise self.failure("append", error) from error
-        append_time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else -1
-        return Appended(base_offset, last_offset, batch.max_timestamp, append_time_ms)
+        append_time_ms = max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else -1
+        return Appended(base_offset, last_offset, max_timestamp, append_time_ms)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> Appended | None:
         """Write what a leader sent, offsets and all; None if it holds no whole batch."""
@@ -201,10 +207,11 @@ class Log:
         if self.is_failed:
             self.check_usable()
         active = self.segments.active
-        timestamp = max_timestamp if max_timestamp >= 0 else now_ms
-        if active.is_due_to_roll(self.config, size, last_offset, timestamp):
-            return self._roll(base_offset)
-        return active
+        if max_timestamp < 0:
+            max_timestamp = now_ms
+        return (
+            self._roll(base_offset) if active.is_full(self._roll_limits, size, last_offset, max_timestamp) else active
+        )
 
     def roll(self) -> None:
         """Seal the active segment and start another at the log end offset, unless it is empty."""

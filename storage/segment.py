@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.varint import Buffer
@@ -35,6 +35,13 @@ from minikafka.storage.tail import Tail
 from minikafka.storage.txn_index import TransactionIndex
 
 FILE_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+class RollLimits(NamedTuple):
+    """How large, and how old, a segment may become."""
+
+    bytes_max: int
+    age_ms_max: int
 
 
 class Segment:
@@ -95,17 +102,21 @@ class Segment:
             self.note(start + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
             self.tail.add(batch.last_offset + 1, start + batch.end)
 
-    def append_batch(self, batch: BatchView) -> None:
+    def append_batch(self, batch: BatchView, last_offset: int) -> None:
         """Write one batch, without a detour."""
+        size, max_timestamp = batch.size, batch.max_timestamp
         start = self._write(batch.data)
-        last_offset = batch.base_offset + batch.last_offset_delta
-        self.note(start, batch.size, last_offset, batch.max_timestamp)
-        self.tail.add(last_offset + 1, self.size)
+        assert self._largest is not None
+        if max_timestamp > self._largest.timestamp or self._since_index_bytes > self._interval_bytes or not start:
+            self.note(start, size, last_offset, max_timestamp)
+        else:
+            self._since_index_bytes += size
+        self.tail.add(last_offset + 1, start + size)
 
     def _write(self, data: Buffer) -> int:
         """Put data at the end of the file; where that was."""
         assert not self.is_sealed
-        file, start = self.file, self.size
+        file, start = self._file or self.file, self.size
         try:
             file.append((data,))
         except OSError:
@@ -139,15 +150,17 @@ class Segment:
         self._since_index_bytes = 0
         self._is_index_full = self.offset_index.is_full or self.time_index.is_full
 
-    def is_due_to_roll(self, config: LogConfig, size: int, last_offset: int, timestamp: int) -> bool:
-        """Whether a batch of this size and time belongs in a new segment."""
+    def is_full(self, limits: RollLimits, size: int, last_offset: int, timestamp: int) -> bool:
+        """Whether a batch of this size and time, which is not negative, belongs in a new segment."""
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        if self.size == 0:
-            return False
+        bytes_max, age_ms_max = limits
         first = self._first_timestamp
-        waited_ms = timestamp - first if first is not None and first >= 0 <= timestamp else 0
-        return self.size > config.segment_bytes - size or waited_ms > config.roll_ms or self._is_index_full
+        return self.size > 0 and (
+            self.size + size > bytes_max
+            or self._is_index_full
+            or (first is not None and timestamp - first > age_ms_max and first >= 0)
+        )
 
     def seal(self) -> None:
         """No more writing: the time index gets its last entry, both indexes are trimmed."""

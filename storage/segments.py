@@ -9,12 +9,15 @@ from minikafka.storage.segment import Segment
 
 
 class Segments:
-    """Never empty; the last one is written to."""
+    """Never empty; the last one, `active`, is written to."""
 
     def __init__(self, segments: Iterable[Segment]) -> None:
+        self._set(segments)
+
+    def _set(self, segments: Iterable[Segment]) -> None:
         self._all = sorted(segments, key=_base_offset)
         self._bases = [segment.base_offset for segment in self._all]
-        assert self._all
+        self.active = self._all[-1]
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._all)
@@ -27,10 +30,6 @@ class Segments:
         return self._all[0]
 
     @property
-    def active(self) -> Segment:
-        return self._all[-1]
-
-    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._all)
 
@@ -38,6 +37,7 @@ class Segments:
         assert segment.base_offset > self._bases[-1]
         self._all.append(segment)
         self._bases.append(segment.base_offset)
+        self.active = segment
 
     def holding(self, offset: int) -> Segment:
         """The segment in which the offset is or would be."""
@@ -64,9 +64,7 @@ class Segments:
         """Put other segments in the place of some; the rest stays."""
         gone = {id(segment) for segment in old}
         kept = [segment for segment in self._all if id(segment) not in gone]
-        self._all = sorted([*kept, *new], key=_base_offset)
-        self._bases = [segment.base_offset for segment in self._all]
-        assert self._all
+        self._set([*kept, *new])
 
 
 def _base_offset(segment: Segment) -> int:

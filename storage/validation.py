@@ -80,6 +80,8 @@ class Limits(NamedTuple):
     """The codec to store batches in; None keeps the producer's."""
     compression_level: int | None = None
     inflated_bytes_max: int = INFLATED_BYTES_MAX
+    is_lenient: bool = False
+    """Known to be as they usually are: batches are stored as they come, and nobody has to look at their records."""
 
     @classmethod
     def of(cls, config: LogConfig) -> Self:
@@ -92,6 +94,12 @@ class Limits(NamedTuple):
             is_compacted=config.cleanup_compact,
             compression=config.compression,
             compression_level=config.compression_level,
+            is_lenient=(
+                config.compression is None
+                and not config.cleanup_compact
+                and config.timestamp_type is not _LOG_APPEND_TIME
+                and config.timestamp_before_max_ms == INT64_MAX
+            ),
         )
 
 
@@ -165,22 +173,28 @@ def validate(batch: BatchView, limits: Limits, now_ms: int, origin: Origin) -> B
     That is the batch itself, some fields of its header changed in place, or a new one in another codec. Batches of our
     own coordinators are only checked for damage.
     """
-    if batch.size > limits.max_message_bytes:
+    size, attributes = batch.size, batch.attributes
+    if size > limits.max_message_bytes:
         raise _too_large(batch, limits)
-    try:
-        batch.check_crc()
-    except CorruptRecord as error:
-        raise CorruptMessageError(str(error)) from None
+    if crc32c(batch.data[ATTRIBUTES_AT:]) != batch.crc:
+        raise CorruptMessageError(f"a batch of {size} bytes does not have the CRC {batch.crc:#x} that it states")
     if origin is _CLIENT:
         count = batch.record_count
         if (
             batch.base_offset
             or count <= 0
             or count != batch.last_offset_delta + 1
-            or batch.attributes & CONTROL_BIT
+            or attributes & CONTROL_BIT
             or batch.base_sequence < 0 <= batch.producer_id
         ):
             raise _header_flaw(batch)
+        if (
+            limits.is_lenient
+            and not attributes & TIMESTAMP_TYPE_BIT
+            and batch.base_timestamp <= batch.max_timestamp <= now_ms + limits.timestamp_after_max_ms
+            and size <= limits.segment_bytes
+        ):
+            return batch
         if _needs_records(batch, limits, now_ms):
             _check_records(batch, limits, now_ms)
     if limits.compression is not None:

@@ -37,7 +37,6 @@ from minikafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.layout import TRANSACTIONAL_BIT
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.validation import RejectedRecords, parse_produced
@@ -55,7 +54,9 @@ _WITHOUT_LOG_START: Final = (
     RecordListTooLargeError,
 )
 
-Sent = dict[tuple[str, int], Buffer | None]
+Name = tuple[str, int]
+Sent = dict[Name, Buffer | None]
+Answers = dict[Name, PartitionProduceResponse]
 
 
 def routes(context: Context) -> list[Route]:
@@ -77,33 +78,45 @@ class ProduceHandler:
         }
         refusal = _refusal(request, sent)
         if refusal is not None:
-            answers = {name: _refused(name[1], refusal) for name in sent}
-            return self._answer(call, answers)
-        answers, promises = self._append_all(request.acks, call.version, sent)
-        if promises and request.acks:
+            return self._answer(call, {name: _refused(name[1], refusal) for name in sent})
+        acks, version, now_ms = request.acks, call.version, self._clock.wall_ms()
+        promises: list[Promise] = []
+        answers = {}
+        for name, records in sent.items():
+            answers[name] = self._append(name, records, version, acks, now_ms, promises)
+        if promises and acks:
             return self._answer_later(call, answers, promises)
         return self._answer(call, answers)
 
-    def _append_all(
-        self, acks: int, version: int, sent: Sent
-    ) -> tuple[dict[tuple[str, int], PartitionProduceResponse], list[Promise]]:
-        now_ms = self._clock.wall_ms()
-        answers, promises = {}, []
-        for name, records in sent.items():
-            partition = self._partitions.all.get(name)
-            try:
-                if partition is None:
-                    raise self._absence(name, records, version)
-                batch = parse_produced(records, version)
-                answers[name], promise = _append(partition, batch, acks, now_ms)
-                if promise is not None:
-                    promises.append(promise)
-            except KafkaError as error:
-                answers[name] = _refused(name[1], error)
-                self._count_failure(name[0])
-        return answers, promises
+    def _append(
+        self, name: Name, records: Buffer | None, version: int, acks: int, now_ms: int, promises: list[Promise]
+    ) -> PartitionProduceResponse:
+        """What became of the batch for one partition; a promise is added if that is not all yet."""
+        partition = self._partitions.all.get(name)
+        batch = None
+        try:
+            if partition is None:
+                raise self._absence(name, records, version)
+            batch = parse_produced(records, version)
+            appended = partition.append(batch, acks, now_ms)
+        except (KafkaError, RejectedRecords) as error:
+            self._count_failure(name[0])
+            return _refused_append(name[1], None if batch is None else partition, error)
+        statistics = partition.statistics
+        statistics.produce_requests += 1
+        statistics.messages_in += batch.record_count
+        statistics.bytes_in += batch.size
+        promise = partition.promise(appended.last_offset + 1, acks)
+        if promise is not None:
+            promises.append(promise)
+        return PartitionProduceResponse(
+            index=partition.index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            log_start_offset=partition.log.log_start_offset,
+        )
 
-    def _absence(self, name: tuple[str, int], records: Buffer | None, version: int) -> KafkaError:
+    def _absence(self, name: Name, records: Buffer | None, version: int) -> KafkaError:
         """Why a partition cannot be written here; what was sent for one that exists is looked at first, as in Kafka."""
         if self._context.metadata.partition(*name) is not None:
             parse_produced(records, version)
@@ -116,32 +129,28 @@ class ProduceHandler:
 
     # --------------------------------------------------------------------------------------------- answering
 
-    async def _answer_later(
-        self, call: Call, answers: dict[tuple[str, int], PartitionProduceResponse], promises: list[Promise]
-    ) -> ProduceResponse | None:
+    async def _answer_later(self, call: Call, answers: Answers, promises: list[Promise]) -> ProduceResponse | None:
         for partition, error in (await CommitWait(promises).wait_committed(call.request.timeout_ms)).items():
             answers[partition.name] = _refused(partition.index, error)
         return self._answer(call, answers)
 
-    def _answer(self, call: Call, answers: dict[tuple[str, int], PartitionProduceResponse]) -> ProduceResponse | None:
+    def _answer(self, call: Call, answers: Answers) -> ProduceResponse | None:
         if call.request.acks == 0:
             if any(each.error_code for each in answers.values()):
                 call.connection.close()
             return None
         topics: dict[str, TopicProduceResponse] = {}
         for (topic, _), answer in answers.items():
-            found = topics.get(topic)
-            if found is None:
-                found = topics[topic] = TopicProduceResponse(name=topic, partition_responses=[])
-            found.partition_responses.append(answer)
-        response = ProduceResponse(responses=list(topics.values()))
+            if topic in topics:
+                topics[topic].partition_responses.append(answer)
+            else:
+                topics[topic] = TopicProduceResponse(name=topic, partition_responses=[answer])
+        response = ProduceResponse(responses=[*topics.values()])
         if call.version >= _LEADERS_VERSION:
             self._add_leaders(call, answers, response)
         return response
 
-    def _add_leaders(
-        self, call: Call, answers: dict[tuple[str, int], PartitionProduceResponse], response: ProduceResponse
-    ) -> None:
+    def _add_leaders(self, call: Call, answers: Answers, response: ProduceResponse) -> None:
         leaders = Leaders(self._context, call.connection)
         for name, answer in answers.items():
             if answer.error_code:
@@ -149,35 +158,21 @@ class ProduceHandler:
         response.node_endpoints = leaders.endpoints()
 
 
-def _append(
-    partition: Partition, batch: BatchView, acks: int, now_ms: int
-) -> tuple[PartitionProduceResponse, Promise | None]:
-    try:
-        appended = partition.append(batch, acks, now_ms)
-    except RejectedRecords as rejected:
-        answer = _refused(partition.index, rejected.error, partition.log.log_start_offset)
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
-            for each in rejected.record_errors
-        ]
-        partition.statistics.failed_produce_requests += 1
-        return answer, None
-    except _WITHOUT_LOG_START:
-        raise
-    except KafkaError as error:
-        partition.statistics.failed_produce_requests += 1
-        return _refused(partition.index, error, partition.log.log_start_offset), None
-    statistics = partition.statistics
-    statistics.produce_requests += 1
-    statistics.messages_in += batch.record_count
-    statistics.bytes_in += batch.size
-    answer = PartitionProduceResponse(
-        index=partition.index,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.log_append_time_ms,
-        log_start_offset=partition.log.log_start_offset,
-    )
-    return answer, partition.promise(appended.last_offset + 1, acks)
+def _refused_append(
+    index: int, partition: Partition | None, error: KafkaError | RejectedRecords
+) -> PartitionProduceResponse:
+    """The answer to an error; the start of the log is told by a partition that has looked at the batch."""
+    log_start_offset = -1
+    if partition is not None and not isinstance(error, _WITHOUT_LOG_START):
+        log_start_offset = partition.log.log_start_offset
+    if isinstance(error, KafkaError):
+        return _refused(index, error, log_start_offset)
+    answer = _refused(index, error.error, log_start_offset)
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+        for each in error.record_errors
+    ]
+    return answer
 
 
 def _refusal(request: ProduceRequest, sent: Sent) -> KafkaError | None:

@@ -16,14 +16,14 @@ from time import perf_counter_ns
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from minikafka.broker.network.connection import Connection, Parts, Reply
-from minikafka.broker.statistics import Statistics
+from minikafka.broker.statistics import RequestStatistics, Statistics
 from minikafka.protocol.apis import Api
 from minikafka.protocol.control_codec import ControlApi, ControlMessage
 from minikafka.protocol.errors import DecodeError, ErrorCode
 from minikafka.protocol.frame import finish_frame, start_frame
 from minikafka.protocol.headers import (
     API_VERSIONS_KEY,
-    decode_request_header,
+    decode_client_id,
     decode_request_prefix,
     encode_response_header,
     response_header_is_flexible,
@@ -88,6 +88,16 @@ class Route(NamedTuple):
     """Of the control plane: for brokers only, and served before anything else is."""
 
 
+class _Served(NamedTuple):
+    """What a request of one API and version needs."""
+
+    route: Route
+    is_flexible: bool
+    header_is_flexible: bool
+    """Of the answer."""
+    statistics: RequestStatistics
+
+
 class Dispatcher:
     """Calls handlers; an instance is what connections serve their frames with."""
 
@@ -101,6 +111,8 @@ class Dispatcher:
         self._statistics = statistics or Statistics()
         self._control_listeners = control_listeners
         self._opened: asyncio.Event | None = None
+        # By api key and version, filled when they are first asked for.
+        self._served: dict[tuple[int, int], _Served] = {}
 
     def hold(self) -> None:
         """Let requests wait that are about the cluster: this broker does not know it yet."""
@@ -114,51 +126,63 @@ class Dispatcher:
     def __call__(self, connection: Connection, frame: bytes | bytearray) -> Reply:
         began = perf_counter_ns()
         key, version, correlation_id = decode_request_prefix(frame)
-        route = self.routes.get(key)
-        if route is None:
-            raise DecodeError(f"no api {key} here")
-        api = route.api
-        if not api.request.supports(version):
-            return self._refuse_version(route, version, correlation_id)
+        served = self._served.get((key, version))
+        if served is None:
+            served = self._look_up(key, version)
+            if served is None:
+                return self._refuse_version(key, version, correlation_id)
+        route, flexible, header_is_flexible, statistics = served
         if route.is_control and connection.listener not in self._control_listeners:
-            raise DecodeError(f"{api.name} is for brokers, not for listener {connection.listener}")
-        flexible = api.request.is_flexible(version)
-        header, pos = decode_request_header(frame, flexible)
-        call = Call(api.request.decode(frame, version, pos), version, header.client_id, connection)
-        out = start_frame(encode_response_header(correlation_id, response_header_is_flexible(key, flexible)))
+            raise DecodeError(f"{route.api.name} is for brokers, not for listener {connection.listener}")
+        client_id, pos = decode_client_id(frame, flexible)
+        call = Call(route.api.request.decode(frame, version, pos), version, client_id, connection)
+        out = start_frame(encode_response_header(correlation_id, header_is_flexible))
         if self._opened is not None and not route.is_control and key != API_VERSIONS_KEY:
-            return self._wait_and_handle(route, call, out, began)
+            return self._wait_and_handle(served, call, out, began)
         answer = route.handler(call)
         if isinstance(answer, _ANSWERS):
             parts = finish_frame(answer.encode(version, out))
-            self._statistics.requests[key].add(version, (perf_counter_ns() - began) // 1000)
+            statistics.add(version, (perf_counter_ns() - began) // 1000)
             return parts
-        return None if answer is None else self._later(route, answer, version, out, began)
+        return None if answer is None else self._later(served, answer, version, out, began)
 
-    async def _wait_and_handle(self, route: Route, call: Call, out: bytearray, began: int) -> Parts | None:
+    def _look_up(self, key: int, version: int) -> _Served | None:
+        """What serves a request; None if it is ours, but not in this version."""
+        route = self.routes.get(key)
+        if route is None:
+            raise DecodeError(f"no api {key} here")
+        if not route.api.request.supports(version):
+            return None
+        flexible = route.api.request.is_flexible(version)
+        served = _Served(route, flexible, response_header_is_flexible(key, flexible), self._statistics.requests[key])
+        self._served[key, version] = served
+        return served
+
+    async def _wait_and_handle(self, served: _Served, call: Call, out: bytearray, began: int) -> Parts | None:
         """The same for a request that came too early. The first to wait is the first to be woken."""
         opened = self._opened
         if opened is not None:
             await opened.wait()
             self._opened = None
-        answer = route.handler(call)
+        answer = served.route.handler(call)
         if isinstance(answer, _ANSWERS):
             return finish_frame(answer.encode(call.version, out))
-        return None if answer is None else await self._later(route, answer, call.version, out, began)
+        return None if answer is None else await self._later(served, answer, call.version, out, began)
 
     async def _later(
-        self, route: Route, answer: Awaitable[Answer | None], version: int, out: bytearray, began: int
+        self, served: _Served, answer: Awaitable[Answer | None], version: int, out: bytearray, began: int
     ) -> Parts | None:
         response = await answer
         parts = None if response is None else finish_frame(response.encode(version, out))
-        self._statistics.requests[route.api.key].add(version, (perf_counter_ns() - began) // 1000)
+        served.statistics.add(version, (perf_counter_ns() - began) // 1000)
         return parts
 
-    def _refuse_version(self, route: Route, version: int, correlation_id: int) -> Parts:
+    def _refuse_version(self, key: int, version: int, correlation_id: int) -> Parts:
         """Only ApiVersions can say so: every client asks it first and understands its oldest answer."""
-        if route.api.key != API_VERSIONS_KEY:
-            raise DecodeError(f"{route.api.name} has no version {version}")
-        low, high = route.api.versions
+        api = self.routes[key].api
+        if key != API_VERSIONS_KEY:
+            raise DecodeError(f"{api.name} has no version {version}")
+        low, high = api.versions
         row = ApiVersion(api_key=API_VERSIONS_KEY, min_version=low, max_version=high)
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
         return finish_frame(answer.encode(0, start_frame(encode_response_header(correlation_id, flexible=False))))
