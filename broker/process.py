@@ -19,6 +19,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
+from minikafka.broker.allocator import keep_freed_memory
 from minikafka.broker.clock import SystemClock
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config.errors import ConfigError
@@ -66,6 +67,7 @@ def run(arguments: Arguments) -> int:
         for warning in loaded.warnings:
             log.warning("%s", warning)
         fd_limit = raise_fd_limit()
+        keep_freed_memory()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(loaded.config, lifeline, fd_limit))
         return 0
