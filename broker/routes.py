@@ -20,6 +20,7 @@ from minikafka.broker.handlers import (
     producers,
     quotas,
     records,
+    replicas,
     sasl,
     scram,
     tokens,
@@ -36,7 +37,8 @@ def all_routes(context: Context, controller: ControllerTask) -> list[Route]:
     data = (control, fetch, list_offsets, metadata, produce, producers, records)
     admin = (acls, cluster, configs, features, groups, log_dirs, quotas, sasl, scram, tokens)
     rows = [row for family in (*data, *admin) for row in family.routes(context)]
-    rows += [*controller_requests.routes(context, controller), *topics.routes(context, controller)]
+    for family in (controller_requests, replicas, topics):
+        rows += family.routes(context, controller)
     table = {row.api.key: row for row in rows}
     assert len(table) == len(rows), "an API is served twice"
     own = api_versions.route(table)

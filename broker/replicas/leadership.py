@@ -8,7 +8,9 @@ Pure bookkeeping; the rules that keep committed records from being lost:
 - A follower may join when it has everything that is committed, and everything from before this epoch: a new leader
   may know of less that is committed than the old one had shown.
 - A follower is out of sync when it has not had all that the leader had for `replica.lag.time.max.ms`.
-- One proposal at a time. Until it is answered, the ISR that counts for producers is the one that was decided.
+- One proposal at a time. Until it is answered, the ISR that counts for producers is the one that was decided. However
+  often it is asked for, it is about the processes that had caught up when it was made: one that has been started since
+  may have lost what it had.
 """
 
 from __future__ import annotations
@@ -73,8 +75,8 @@ class Leadership:
     """One epoch of leading one partition."""
 
     __slots__ = (
-        *("broker_id", "epoch", "followers", "is_alone", "isr", "is_recovering", "maximal_isr", "partition_epoch"),
-        *("proposed", "start_offset"),
+        *("broker_id", "epoch", "followers", "is_alone", "isr", "is_recovering", "joining", "maximal_isr"),
+        *("partition_epoch", "proposed", "start_offset"),
     )
 
     def __init__(self, broker_id: int, epoch: int, start_offset: int) -> None:
@@ -88,6 +90,8 @@ class Leadership:
         self.followers: dict[int, Follower] = {}
         self.proposed: tuple[int, ...] | None = None
         """The ISR that the controller was or is to be asked for, and has not answered."""
+        self.joining: dict[int, int] = {}
+        """Of whom it is proposed to let in, the broker epoch of the process that had caught up then."""
         self.maximal_isr: frozenset[int] = frozenset()
         self.is_alone = True
         """There is no other replica at all, so what the leader has is committed."""
@@ -122,6 +126,8 @@ class Leadership:
     def propose(self, isr: tuple[int, ...]) -> None:
         assert self.proposed is None
         self.proposed = isr
+        new = set(isr).difference(self.isr)
+        self.joining = {each: follower.broker_epoch for each, follower in self.followers.items() if each in new}
         self.maximal_isr = frozenset((*self.isr, *isr))
 
     def accept(self, isr: Iterable[int], partition_epoch: int) -> None:

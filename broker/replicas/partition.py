@@ -267,6 +267,9 @@ class Partition:
         follower = leadership.followers.get(fetch.broker_id)
         if follower is None:
             raise NotLeaderOrFollowerError(f"{self}: broker {fetch.broker_id} has no replica of it")
+        if 0 <= fetch.broker_epoch < follower.broker_epoch:
+            # Late, from before its restart: it may not have any more what it had then.
+            raise NotLeaderOrFollowerError(f"{self}: broker {fetch.broker_id} has been started anew since")
         follower.on_fetch(fetch, self.log.log_end_offset, self._keepers.clock.monotonic_ms())
         if fetch.broker_id not in leadership.maximal_isr:
             self._let_in(leadership, fetch.broker_id)

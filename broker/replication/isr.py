@@ -113,12 +113,13 @@ class IsrProposals:
         )
 
     def _member(self, broker_id: int, leadership: Leadership) -> IsrMember:
-        """Of a replica that joins, the process that has fetched; of one that stays, whoever is alive."""
-        epoch = self._context.membership.broker_epoch
-        if broker_id != self._context.broker_id:
-            epoch = leadership.followers[broker_id].broker_epoch
-            if broker_id in leadership.isr or epoch == NO_BROKER_EPOCH:
-                epoch = self._context.metadata.broker_epochs.get(broker_id, NO_BROKER_EPOCH)
+        """Of a replica that joins, the process that had caught up; of one that stays, whoever is alive."""
+        if broker_id == self._context.broker_id:
+            epoch = self._context.membership.broker_epoch
+        elif broker_id in leadership.joining:
+            epoch = leadership.joining[broker_id]
+        else:
+            epoch = self._context.metadata.broker_epochs.get(broker_id, NO_BROKER_EPOCH)
         return IsrMember(broker_id=broker_id, broker_epoch=epoch)
 
     def _take(self, proposal: _Proposal, answer: AlteredPartition | None) -> bool:

@@ -21,6 +21,7 @@ from minikafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from minikafka.protocol.messages.replicas import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
 from minikafka.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -105,6 +106,12 @@ class SimClient:
         )
         answer: CreateTopicsResponse = await self.ask(controller_id, CreateTopicsRequest(topics=[wanted]), 7)
         _check(answer.topics[0].error_code)
+
+    async def elect_preferred(self, controller_id: int, topic: str = TOPIC) -> None:
+        """Have the first replica of partition 0 lead."""
+        wanted = [ElectLeadersTopic(topic=topic, partitions=[0])]
+        answer: ElectLeadersResponse = await self.ask(controller_id, ElectLeadersRequest(topic_partitions=wanted), 2)
+        _check(answer.replica_election_results[0].partition_result[0].error_code)
 
     async def produce(
         self,

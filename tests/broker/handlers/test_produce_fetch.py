@@ -266,7 +266,7 @@ async def test_a_follower_that_has_caught_up_is_proposed(leader: Station) -> Non
     leader.context.partitions.on_proposal = proposed.append
     await becomes(leader, 1, 1, [1, 2])
     partition = leader.context.partitions.get("t", 0)
-    partition.on_follower_fetch(FollowerFetch(3, 99, 0, 0))
+    partition.on_follower_fetch(FollowerFetch(3, 2, 0, 0))
     assert proposed == []
     partition.on_follower_fetch(FollowerFetch(3, 3, 0, 0))
     assert proposed == [partition]
