@@ -2,7 +2,7 @@
 
 Told is what holds: a channel remembers of which partitions its broker has to hear, and looks up what to say at the
 moment of saying it. However long the broker takes, it is told the latest, once. One request is under way at a time, in
-this order: roles first, so that a leader serves before others hear of it, then metadata, then what to stop.
+this order: roles first, then metadata once leaders have heard of theirs (see `gate`), then what to stop.
 
 A broker that does not answer is told again, as long as it is registered under the same epoch. It may hear the same
 twice, never something older after something newer. When it registers anew it gets a new channel, and is told all.
@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
+from minikafka.broker.controller.gate import Gate
 from minikafka.broker.controller.state import Broker, Cluster, Name
 from minikafka.broker.network.net import Net
 from minikafka.broker.network.peer import Peer, PeerGone
@@ -75,9 +76,11 @@ class Refused(Exception):
 class Channel:
     """See the module's description."""
 
-    def __init__(self, sender: Sender, broker: Broker) -> None:
+    def __init__(self, sender: Sender, broker: Broker, gate: Gate) -> None:
         self._sender = sender
         self._broker = broker
+        self._gate = gate
+        gate.shut(self)
         self._peer: Peer | None = None
         # What to tell. At first that is everything.
         self._all_roles = True
@@ -104,6 +107,9 @@ class Channel:
         for name in names:
             self._roles[name] = is_new or self._roles.get(name, False)
             self._stops.pop(name, None)
+            partition = self._sender.cluster.partition(name)
+            if partition is not None and partition.leader == self._broker.broker_id and not self._is_closed:
+                self._gate.shut(self)
         heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._is_closed:
             heard.set_result(None)
@@ -148,11 +154,17 @@ class Channel:
         finally:
             self._close()
 
+    def on_open(self) -> None:
+        """Metadata need not wait any longer."""
+        self._news.set()
+
     async def _tell(self) -> None:
         while True:
             if self._all_roles or self._roles or self._listening:
                 await self._tell_roles()
             elif self._all_metadata or self._brokers_changed:
+                if self._gate.is_shut:
+                    return
                 await self._tell_metadata()
             elif self._stops:
                 await self._tell_stops()
@@ -183,6 +195,7 @@ class Channel:
             self._roles = {**again, **{name: is_new or again.get(name, False) for name, is_new in self._roles.items()}}
             raise
         if not self._roles:
+            self._gate.open(self)
             self._listening = [each for each in self._listening if each not in listening]
             _announce(listening)
 
@@ -267,6 +280,7 @@ class Channel:
 
     def _close(self) -> None:
         self._is_closed = True
+        self._gate.open(self)
         if self._peer is not None:
             self._peer.close()
         _announce(self._listening)

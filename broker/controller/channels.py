@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from minikafka.broker.controller.channel import Channel, Sender
+from minikafka.broker.controller.gate import Gate
 from minikafka.broker.controller.state import Name, Partition
 from minikafka.broker.work import Work
 from minikafka.protocol.control import StoppedPartition
@@ -18,6 +19,7 @@ class Channels:
         self._sender = sender
         self._work = work
         self._open: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        self._gate = Gate(self._on_open)
 
     def follow_brokers(self) -> None:
         """Have a channel for every broker that is live now, and none for any other."""
@@ -29,8 +31,12 @@ class Channels:
                 del self._open[broker_id]
         for broker_id, broker in live.items():
             if broker_id not in self._open:
-                channel = Channel(self._sender, broker)
+                channel = Channel(self._sender, broker, self._gate)
                 self._open[broker_id] = channel, self._work.spawn(channel.run(), f"channel to broker {broker_id}")
+
+    def _on_open(self) -> None:
+        for channel, _ in self._open.values():
+            channel.on_open()
 
     def close(self) -> None:
         for _, task in self._open.values():

@@ -6,7 +6,7 @@ which nobody tried. It ends with the next acknowledgement. Sends that fail end n
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -79,14 +79,12 @@ def find_outages(events: Iterable[Event]) -> list[Outage]:
 
 
 def outages_by_fault(events: Iterable[Event]) -> list[float]:
-    """For every fault the longest stretch of any partition that lies at least partly between it and the next fault."""
+    """For every fault the longest stretch of any partition that ended after it and before the next fault."""
     listed = list(events)
     faults = [event.time for event in listed if event.f == "fault"]
-    longest: dict[int, float] = defaultdict(float)
+    longest = [0.0] * len(faults)
     for stretch in find_stretches(listed):
-        end = stretch.began + stretch.seconds
-        for index, began in enumerate(faults):
-            until = faults[index + 1] if index + 1 < len(faults) else float("inf")
-            if stretch.began < until and end > began:
-                longest[index] = max(longest[index], stretch.seconds)
-    return [longest[index] for index in range(len(faults))]
+        index = bisect_left(faults, stretch.began + stretch.seconds) - 1
+        if index >= 0:
+            longest[index] = max(longest[index], stretch.seconds)
+    return longest
