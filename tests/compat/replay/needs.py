@@ -12,7 +12,6 @@ FOLLOWER: Final = "a follower of"
 """Where a step goes that is left out while there are no followers."""
 
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
-    "elections and reassignment": ("leader-moved-*", "list-reassignments", "reassignment-errors"),
     "groups": (
         "describe-groups-*",
         "find-coordinator-*",
