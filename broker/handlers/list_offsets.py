@@ -3,7 +3,8 @@
 - Timestamps below zero are questions: latest, earliest, the largest timestamp. Nothing is tiered here, so the earliest
   local offset is the earliest, and there is no latest tiered one.
 - A consumer sees offsets up to its bound: the high watermark, or with read_committed the last stable offset. A leader
-  that has just been elected does not know yet what is committed: until it does, OFFSET_NOT_AVAILABLE.
+  that has just been elected does not know yet what is committed: until it does, the end and what may lie beyond what it
+  knows are OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE.
 - v0 answers with the first offsets of segments, newest first, up to as many as were asked for.
 """
 
@@ -20,6 +21,7 @@ from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import (
     InvalidRequestError,
     KafkaError,
+    LeaderNotAvailableError,
     OffsetNotAvailableError,
     UnsupportedVersionError,
 )
@@ -48,6 +50,7 @@ LATEST_TIERED: Final = -5
 
 # The first version in which each question may be asked.
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_NOT_AVAILABLE_VERSION: Final = 5
 _DEBUGGING_CONSUMER: Final = -2
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = FoundRecord(-1, -1, -1)
@@ -106,7 +109,11 @@ class _OffsetsHandler:
                 answer.old_style_offsets = _segment_offsets(partition, asked)
             else:
                 bound = _bound(partition, request)
+                if asked.timestamp == LATEST:
+                    _check_known(partition, request, version)
                 found = await _find(partition, asked.timestamp, bound, self._context.work)
+                if found is _NOTHING and asked.timestamp != LATEST_TIERED:
+                    _check_known(partition, request, version)
                 answer.timestamp, answer.offset, answer.leader_epoch = found
         except KafkaError as error:
             answer.error_code = error.code
@@ -139,12 +146,15 @@ def _bound(partition: Partition, request: ListOffsetsRequest) -> Bound:
     """Up to where the one who asks may know: a consumer less than a follower."""
     is_follower = request.replica_id >= 0
     is_committed = request.isolation_level == _READ_COMMITTED
-    bound = partition.bound(is_committed=is_committed, is_follower=is_follower)
-    leadership = partition.leadership
-    if leadership is not None and not is_follower and bound.high_watermark < leadership.start_offset:
-        # What the leader before us has shown may be above what we know to be committed.
-        raise OffsetNotAvailableError(f"{partition}: not yet known how far it is committed")
-    return bound
+    return partition.bound(is_committed=is_committed, is_follower=is_follower)
+
+
+def _check_known(partition: Partition, request: ListOffsetsRequest, version: int) -> None:
+    """What the leader before us has shown may be above what we know to be committed."""
+    leadership, is_follower = partition.leadership, request.replica_id >= 0
+    if leadership is not None and not is_follower and partition.log.high_watermark < leadership.start_offset:
+        error = OffsetNotAvailableError if version >= _NOT_AVAILABLE_VERSION else LeaderNotAvailableError
+        raise error(f"{partition}: not yet known how far it is committed")
 
 
 async def _find(partition: Partition, timestamp: int, bound: Bound, work: Work) -> FoundRecord:

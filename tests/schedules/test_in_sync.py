@@ -24,7 +24,7 @@ from tests.sim.cluster import LAG_SECONDS, SimCluster
 L, F, G, C = 1, 2, 3, 4
 
 
-# ------------------------------------------------------------------ 6: a smaller ISR counts before it is decided
+# ------------------------------------------------------------------------- 6: a smaller ISR counts before it is decided
 
 
 async def smaller_isr_that_nobody_wrote() -> None:
@@ -58,7 +58,7 @@ def smaller_isr_counts_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "shrink_isr", shrink_isr)
 
 
-# -------------------------------------------------------------------- 6: a larger ISR counts after it is decided
+# --------------------------------------------------------------------------- 6: a larger ISR counts after it is decided
 
 
 async def larger_isr_of_which_nobody_heard() -> None:
@@ -89,7 +89,7 @@ def larger_isr_counts_when_heard_of(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leadership, "propose", propose)
 
 
-# ------------------------------------------------------------------------- 7: in sync with less than was committed
+# ------------------------------------------------------------------------------ 7: in sync with less than was committed
 
 
 async def in_sync_before_the_epoch() -> None:
@@ -130,7 +130,7 @@ def committed_is_enough_to_join(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leadership, "may_join", may_join_early)
 
 
-# ------------------------------------------------------------------------ 7: in sync as who it was before a restart
+# ---------------------------------------------------------------------------- 7: in sync as who it was before a restart
 
 
 async def in_sync_before_a_restart() -> None:
@@ -230,11 +230,11 @@ def proposals_are_written_as_they_come(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(proposals, "decide", decide)
 
 
-# ---------------------------------------------------------------------- 9: too few in sync by the time of the ack
+# ---------------------------------------------------------------------------- 9: too few in sync by the time of the ack
 
 
 async def too_few_in_sync_after_the_append() -> None:
-    """m1 is written while two are in sync, then it is L alone. That must not be an ack: L loses power, and m1 with it."""
+    """m1 is written while two are in sync, then it is L alone. That is no ack: L loses power, and m1 with it."""
     cluster = await SimCluster.start(4)
     await cluster.create_topic([(L, F)])
     cluster.nodes[L].disk.settle()
@@ -265,7 +265,7 @@ def enough_at_the_append_is_enough(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Promise, "outcome", lambda self: self.partition.log.high_watermark >= self.offset)
 
 
-# ----------------------------------------------------------------------------------------------------------- the parts
+# ------------------------------------------------------------------------------------------------------------ the parts
 
 
 def _leadership(cluster: SimCluster, broker_id: int) -> Leadership:

@@ -23,7 +23,7 @@ from tests.sim.cluster import SimCluster
 L, F, G = 1, 2, 3
 
 
-# --------------------------------------------------------------------------------- 1: cut to the high watermark
+# ----------------------------------------------------------------------------------------- 1: cut to the high watermark
 
 
 async def high_watermark_is_late() -> None:
@@ -53,7 +53,7 @@ def cut_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "become_follower", become_follower)
 
 
-# ---------------------------------------------------------------------------- 2: other records at equal offsets
+# ------------------------------------------------------------------------------------ 2: other records at equal offsets
 
 
 async def other_record_at_the_same_offset() -> None:
@@ -85,7 +85,7 @@ def no_comparison_of_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "_diverging", lambda partition, wanted: None)
 
 
-# --------------------------------------------------------------------------------------- 3: two failovers, fast
+# ----------------------------------------------------------------------------------------------- 3: two failovers, fast
 
 
 async def failover_and_back() -> None:
@@ -142,7 +142,7 @@ def epochs_begin_with_a_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "start_epoch", lambda self, epoch: None)
 
 
-# -------------------------------------------------------------------------------- 18: what is committed is not cut
+# ------------------------------------------------------------------------------------- 18: what is committed is not cut
 
 
 async def leader_that_lost_its_tail() -> None:
@@ -198,7 +198,7 @@ async def unclean_leader_may_be_followed() -> None:
     assert cluster.values(G) == []
 
 
-# ------------------------------------------------------------------------------------------------------- the tests
+# ------------------------------------------------------------------------------------------------------------ the tests
 
 STORIES: list[Any] = [
     high_watermark_is_late,

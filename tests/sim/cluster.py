@@ -94,6 +94,8 @@ class SimBroker:
         self._config: BrokerConfig = config_of({**_SETTINGS, **own, **settings})
         self._process: Process | None = None
         self._broker: Broker | None = None
+        self.slowness_seconds = 0.0
+        """How much longer its blocking calls take than those of others."""
         self.coord: SimCoord | None = None
 
     @property
@@ -115,7 +117,7 @@ class SimBroker:
         assert self._process is None
         self._process = Process(self.host)
         cluster = self._cluster
-        work = SimWork(cluster.faults, lambda: cluster.seconds())
+        work = SimWork(cluster.faults, lambda: cluster.seconds() + self.slowness_seconds)
         seams = Seams(self.clock, work, cluster.network.host(self.host), self.disk, self._open_coord)
         self._broker = Broker(self._config, seams)
         return self._process.spawn(self._broker.start(), "start")
@@ -277,6 +279,9 @@ class SimCluster:
         """All records that a broker has, committed or not."""
         log = self.partition(broker_id, index).log
         return entries(log.plan_read(log.log_start_offset, 1 << 30, log.log_end_offset).run())
+
+    def recovery_point_on_disk(self, broker_id: int, index: int = 0) -> int:
+        return self.partition(broker_id, index).log_dir.checkpoints.recovery_points.offsets.get((TOPIC, index), 0)
 
     def values(self, broker_id: int, index: int = 0) -> list[bytes]:
         return [each.value for each in self.log(broker_id, index)]

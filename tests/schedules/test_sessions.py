@@ -1,0 +1,48 @@
+"""Schedules about sessions with ZooKeeper: what brokers are when all of them have ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.broker.replicas import partitions
+from minikafka.broker.replicas.partition import Partition
+from minikafka.protocol.control import PartitionState
+from tests.schedules.stage import must, must_agree, must_fail, must_hold, play
+from tests.sim.cluster import SimCluster
+
+L, F, G, C = 1, 2, 3, 4
+
+
+async def all_sessions_end_at_once() -> None:
+    """ZooKeeper was away for so long that every session is over when it is back. All brokers register anew before
+    there is a controller, so it finds everything as it should be and elects nobody. L has given up leading, and has to
+    take it up again in the same epoch.
+    """
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic()
+    await cluster.client.produce(L, b"m1")
+    for broker_id in (F, G, C, L):
+        cluster.expire(broker_id)
+    await cluster.until(lambda: not cluster.leads(L))
+    await cluster.wait(30)
+    leaders = [each for each in (L, F, G) if cluster.leads(each)]
+    must(len(leaders) == 1, f"of the replicas {leaders} lead")
+    await cluster.client.produce(leaders[0], b"m2")
+    must_hold(cluster, leaders[0], b"m1", b"m2")
+    await must_agree(cluster, L, F, G)
+
+
+def the_same_is_never_news(patch: pytest.MonkeyPatch) -> None:
+    def is_news(partition: Partition, state: PartitionState) -> bool:
+        said = (state.leader_epoch, state.partition_epoch)
+        return said > (partition.leader_epoch, partition.partition_epoch)
+
+    patch.setattr(partitions, "_is_news", is_news)
+
+
+def test_a_leader_leads_again_after_all_sessions_have_ended() -> None:
+    play(all_sessions_end_at_once)
+
+
+def test_it_would_not_if_it_took_nothing_twice() -> None:
+    must_fail(all_sessions_end_at_once, the_same_is_never_news)
