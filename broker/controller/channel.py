@@ -94,6 +94,8 @@ class Channel:
         self._news.set()
         # Who wants to know when roles were heard of.
         self._listening: list[asyncio.Future[None]] = []
+        # Who wants to know when there is nothing more to tell.
+        self._all_ears: list[asyncio.Future[None]] = []
         self._is_closed = False
 
     @property
@@ -132,6 +134,16 @@ class Channel:
             self._roles.pop(name, None)
         self._news.set()
 
+    def told(self) -> asyncio.Future[None]:
+        """Done when the broker has heard all that there is to tell, or will never hear."""
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            heard.set_result(None)
+        else:
+            self._all_ears.append(heard)
+        self._news.set()
+        return heard
+
     # ------------------------------------------------------------------------------------------------- telling
 
     async def run(self) -> None:
@@ -169,6 +181,8 @@ class Channel:
             elif self._stops:
                 await self._tell_stops()
             else:
+                listening, self._all_ears = self._all_ears, []
+                _announce(listening)
                 return
 
     async def _tell_roles(self) -> None:
@@ -283,8 +297,8 @@ class Channel:
         self._gate.open(self)
         if self._peer is not None:
             self._peer.close()
-        _announce(self._listening)
-        self._listening = []
+        _announce([*self._listening, *self._all_ears])
+        self._listening, self._all_ears = [], []
 
 
 def _split(items: dict[Name, _V], size: int) -> tuple[dict[Name, _V], dict[Name, _V]]:

@@ -65,6 +65,12 @@ class Channels:
         for channel, _ in self._open.values():
             channel.tell_metadata(names, deleted)
 
+    async def wait_told(self, timeout_seconds: float) -> None:
+        """Until everybody has heard everything, or time is up."""
+        waiting = [channel.told() for channel, _ in self._open.values()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=timeout_seconds)
+
     def stop_replicas(self, broker_id: int, partitions: Iterable[Partition], *, delete: bool) -> None:
         """Have a broker stop its replicas."""
         stops = [

@@ -52,6 +52,9 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 
 log: Final = logging.getLogger(__name__)
 
+_LET_GO_SECONDS: Final = 1.0
+"""A broker that stops does not wait any longer for one that does not answer."""
+
 _SERVING_SECONDS: Final = 1.0
 """How long the rest of the cluster may have to wait to hear of a new partition until its replicas are ready."""
 
@@ -112,8 +115,13 @@ class Controller:
         return answer
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """A broker is about to stop."""
-        return await self._events.ask(partial(self._leaders.let_go, request))
+        """A broker is about to stop; it is let go when those who lead in its place know of it.
+
+        It may be this very broker, and nobody would be told before there is another controller.
+        """
+        answer = await self._events.ask(partial(self._leaders.let_go, request))
+        await self._channels.wait_told(_LET_GO_SECONDS)
+        return answer
 
     async def elect(self, names: Iterable[Name] | None, *, unclean: bool) -> dict[Name, KafkaError | None]:
         """Elect leaders for partitions, all of them for None; for each what is wrong, None if it was done."""
