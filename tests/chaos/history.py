@@ -75,6 +75,8 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.acked: dict[str, float] = {}
+        """When a partition has acknowledged something for the last time."""
         self._file = path.open("w")
         self._lock = threading.Lock()
 
@@ -83,6 +85,8 @@ class Recorder:
         with self._lock:
             event = Event(time.monotonic(), process, kind, f, **fields)
             self._file.write(event.to_json() + "\n")
+            if kind == "ok" and f == "send":
+                self.acked[event.partition] = event.time
         return event.time
 
     def close(self) -> None:

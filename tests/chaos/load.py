@@ -41,6 +41,8 @@ _PRODUCER = {
     "acks": "all",
     "enable.idempotence": True,
     "linger.ms": 2,
+    # Less than a segment, however much has piled up.
+    "batch.size": 16_384,
     "retry.backoff.max.ms": 100,
     "request.timeout.ms": 2_500,
     "message.timeout.ms": 120_000,

@@ -23,9 +23,19 @@ _ENOUGH = 1000
 
 
 def create_topic(cluster: Cluster, topic: str, partitions: int) -> None:
-    """And wait until all its replicas are there."""
+    """As soon as enough brokers are known, and wait until all its replicas are there."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, partitions, REPLICAS)])[topic].result(_TELL_SECONDS)
+
+    def is_made() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, partitions, REPLICAS)])[topic].result(_TELL_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                raise
+            return False
+        return True
+
+    wait_until(is_made, _TELL_SECONDS, f"{topic} can be made")
     cluster.wait_until_whole(topic)
 
 

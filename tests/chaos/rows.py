@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.chaos.cluster import SESSION_SECONDS, Broker, Cluster
+from tests.chaos.cluster import HEAL_SECONDS, SESSION_SECONDS, Broker, Cluster
 from tests.chaos.history import Recorder
 from tests.chaos.links import State
 from tests.chaos.moving import churn_topic, move_replicas
-from tests.chaos.waiting import pause
+from tests.chaos.waiting import pause, wait_until
 
 AFTER_KILL_SECONDS = SESSION_SECONDS + 1.0
 AFTER_SHUTDOWN_SECONDS = 0.25
@@ -52,7 +53,12 @@ class Place(NamedTuple):
         return min(self.cluster.brokers, key=lambda broker: (leaders.count(broker.id), self.rng.random()))
 
     def wait_until_whole(self) -> None:
+        """Until all is as it should be by what ZooKeeper knows, and clients can tell."""
         self.cluster.wait_until_whole(self.topic)
+        since = time.monotonic()
+        names = list(self.recorder.acked)
+        what = "every partition acknowledges"
+        wait_until(lambda: all(self.recorder.acked[name] > since for name in names), HEAL_SECONDS, what)
 
 
 Fault = Callable[[Place], None]

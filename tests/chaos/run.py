@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import random
 import shutil
 import statistics
@@ -192,6 +193,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep everything there")
     parser.add_argument("--results", type=Path, help="write the table there")
     options = parser.parse_args()
+    # It tells of every connection that is lost here on purpose.
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="minikafka-chaos-"))
     results = []
     for number, row in enumerate(row for row in ROWS if not options.only or row.name in options.only):
