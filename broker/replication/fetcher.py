@@ -44,6 +44,8 @@ FETCH_VERSION: Final = 17
 _OFFSETS_VERSION: Final = 9
 _LATEST, _EARLIEST = -1, -2
 _SESSION_EPOCH_MAX: Final = (1 << 31) - 1
+_DELAY_MS: Final = 10
+_DOUBLINGS_MAX: Final = 16
 
 # The leader is behind, or we are: the controller is about to tell one of us.
 _LATER: Final = frozenset(
@@ -146,15 +148,18 @@ class Fetcher:
     # ------------------------------------------------------------------------------------------------- asking
 
     async def _round(self) -> None:
+        self._take_up_delayed()
+        if len(self._delayed) == len(self._followed):
+            self._news.clear()
+            await self._news.wait()
+            return
+        await self._exchange(await self._connected())
+
+    def _take_up_delayed(self) -> None:
         now_ms = self._context.clock.monotonic_ms()
         for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
             del self._delayed[key]
             self._stale[key] = None
-        if len(self._delayed) == len(self._followed):
-            self._news.clear()
-            await self._wait_news()
-            return
-        await self._exchange(await self._connected())
 
     async def _exchange(self, peer: Peer) -> None:
         """One request and its answer, or two if there is news."""
@@ -177,6 +182,7 @@ class Fetcher:
 
     def _send(self, peer: Peer) -> _Sent:
         self._news.clear()
+        self._take_up_delayed()
         self._number += 1
         request = self._request()
         if self._session.id:
@@ -191,14 +197,6 @@ class Fetcher:
         finally:
             news.cancel()
         return asking.done()
-
-    async def _wait_news(self) -> None:
-        """Until there is another partition, or the time of one has come."""
-        try:
-            async with asyncio.timeout(self._context.config.broker.replica_fetch_backoff_ms / 1000):
-                await self._news.wait()
-        except TimeoutError:
-            return
 
     def _request(self) -> FetchRequest:
         config = self._context.config.broker
@@ -283,6 +281,7 @@ class Fetcher:
         if part.records:
             await following.begin_earlier(part.records)
         has_written = bool(part.records) and partition.append_fetched(part.records or b"", following.leader_epoch)
+        following.failures = 0
         if following.is_current:
             partition.follow_offsets(part.high_watermark, part.log_start_offset)
         return has_written
@@ -299,11 +298,14 @@ class Fetcher:
             self._delay(following)
 
     def _delay(self, following: Following) -> None:
-        """Leave it out of the requests for a while."""
+        """Leave it out of the requests for a while, longer each time: mostly somebody has not been told yet."""
         following.asked = None
         self._leave_out(following.key)
-        backoff_ms = self._context.config.broker.replica_fetch_backoff_ms
-        self._delayed[following.key] = self._context.clock.monotonic_ms() + backoff_ms
+        delay_ms = min(_DELAY_MS << following.failures, self._context.config.broker.replica_fetch_backoff_ms)
+        following.failures = min(following.failures + 1, _DOUBLINGS_MAX)
+        self._delayed[following.key] = self._context.clock.monotonic_ms() + delay_ms
+        # A little later than that, so that its time has surely come.
+        asyncio.get_running_loop().call_later((delay_ms + 1) / 1000, self._news.set)
 
     async def _on_out_of_range(self, following: Following) -> None:
         """Our log ends after the leader's, or before its start."""

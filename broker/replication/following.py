@@ -34,7 +34,7 @@ class TruncatedBelowCommitted(Exception):
 class Following:
     """A partition in one epoch of its leader."""
 
-    __slots__ = ("_clock", "_worker", "asked", "asked_in", "is_failed", "key", "leader_epoch", "partition")
+    __slots__ = ("_clock", "_worker", "asked", "asked_in", "failures", "is_failed", "key", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition, worker: DirWorker, clock: Clock) -> None:
         self.partition = partition
@@ -46,6 +46,8 @@ class Following:
         """What the leader was asked for last, as its session remembers it."""
         self.asked_in = 0
         """The number of the request that did."""
+        self.failures = 0
+        """In a row."""
         self.is_failed = False
 
     @property
