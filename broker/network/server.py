@@ -70,6 +70,7 @@ class Server:
         self._sweeper: asyncio.Task[None] | None = None
         self._none_left = asyncio.Event()
         self.connections: set[Connection] = set()
+        self._is_stopping = False
 
     async def start(self, listeners: Iterable[Listener]) -> list[Listener]:
         """Open the ports; returns the listeners with the ports they really have."""
@@ -83,6 +84,8 @@ class Server:
         return opened
 
     async def stop(self, grace_seconds: float) -> None:
+        # One that was accepted just now would else be left open.
+        self._is_stopping = True
         for port in self._ports:
             port.close()
         if self._sweeper is not None:
@@ -100,7 +103,9 @@ class Server:
     # ------------------------------------------------------------------------------------------- connections
 
     def admit(self, connection: Connection) -> bool:
-        """Count a connection in, unless there are too many."""
+        """Count a connection in, unless there are too many, or no more are wanted."""
+        if self._is_stopping:
+            return False
         host, limits = connection.peer_host, self.limits
         most = limits.per_listener.get(connection.listener, limits.connections_max)
         opened = self.statistics[connection.listener]

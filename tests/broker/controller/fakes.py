@@ -122,7 +122,7 @@ class FakeBroker:
         self.opened.set()
         await self.work.stop()
         if self._server is not None:
-            await self._server.stop(0)
+            await self._server.stop(1)
         await self.coord.close()
 
     # ----------------------------------------------------------------------------------------- being told
@@ -235,6 +235,9 @@ class FakeCluster:
 
     async def close(self) -> None:
         await self._stack.aclose()
+        # Connections that were being accepted when their broker stopped are closed some turns of the loop later.
+        for _ in range(20):
+            await asyncio.sleep(0)
 
 
 @asynccontextmanager
