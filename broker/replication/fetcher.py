@@ -135,10 +135,13 @@ class Fetcher:
             self._reset()
 
     def _reset(self) -> None:
-        """Begin a new session: what the leader knows of the last one is not known."""
         peer, self._peer = self._peer, None
         if peer is not None:
             peer.close()
+        self._begin_session()
+
+    def _begin_session(self) -> None:
+        """What the leader knows of the last one does not count any more, if it knows of it at all."""
         self._session = _Session()
         self._forgotten.clear()
 
@@ -171,7 +174,9 @@ class Fetcher:
                 sent = asking.pop(0)
                 answer = await sent.answer
                 if answer.error_code:
-                    raise PeerGone(f"session over, {ErrorCode(answer.error_code).name}")
+                    log.info("broker %d: a new session, %s", self.leader_id, ErrorCode(answer.error_code).name)
+                    self._begin_session()
+                    return
                 if answer.session_id != self._session.id:
                     # The leader has opened one, or has closed one that was empty.
                     self._session = _Session(answer.session_id, 1)
@@ -230,6 +235,8 @@ class Fetcher:
 
     async def _connected(self) -> Peer:
         if self._peer is None or not self._peer.is_open:
+            # The leader may have been restarted since.
+            self._begin_session()
             broker = self._context.metadata.brokers.get(self.leader_id)
             if broker is None:
                 raise PeerGone(f"broker {self.leader_id} is not alive")
