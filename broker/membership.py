@@ -33,6 +33,8 @@ class Membership:
         self._session_id = 0
         self._news = asyncio.Event()
         self.broker_epoch = -1
+        self.lost_epoch = -1
+        """The last one that is over: what is said to it does not count any more, also before there is another."""
         self.controller_epoch = 0
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the session is over: no role of it counts any more."""
@@ -44,8 +46,9 @@ class Membership:
 
     async def join(self, describe: Callable[[], BrokerNode]) -> None:
         """Register; DuplicateBroker if the id is taken. What is registered is put together at that moment."""
-        self.broker_epoch = await self._registration.register(describe())
+        # As of before: if there is another session by the time of the answer, `run` has to look again.
         self._session_id = self._coord.session.id
+        self.broker_epoch = await self._registration.register(describe())
 
     async def run(self, describe: Callable[[], BrokerNode]) -> None:
         """Register again whenever a new session has begun, until cancelled."""
@@ -74,5 +77,6 @@ class Membership:
             self._statistics.disconnects += 1
         elif self._session_id:
             self._statistics.expires += 1
+            self.lost_epoch = max(self.lost_epoch, self.broker_epoch)
             self.broker_epoch = -1
             self.on_lost()

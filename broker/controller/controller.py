@@ -204,7 +204,7 @@ class Controller:
             *(self.epoch, len(self.cluster.brokers), len(self.cluster.topics), len(list(self.cluster.partitions()))),
         )
         await self._begin_deletions()
-        await self._leaders.repair()
+        await self._leaders.take_over()
         # Only now, so that every broker is told all at once and once.
         self._channels.follow_brokers()
         await self._start_partitions()

@@ -89,10 +89,21 @@ class Leaders:
 
     # ------------------------------------------------------------------------------------------------ failures
 
+    async def take_over(self) -> None:
+        """The same as `repair`, for who comes after a time without a controller.
+
+        Brokers may have been restarted meanwhile, and may have lost their last records; then they are alive, but not in
+        sync any more. A leader has to have another epoch, too: else what it writes now looks like what it has lost.
+        """
+        await self._repair(self._taken_over)
+
     async def repair(self) -> None:
         """Give every partition the leader and the ISR that it should have by who is alive now."""
+        await self._repair(self._repaired)
+
+    async def _repair(self, rule: Rule) -> None:
         await self._learn_configs()
-        changed = await self.change(self._cluster.partitions(), self._repaired)
+        changed = await self.change(self._cluster.partitions(), rule)
         if changed:
             leaderless = sum(each.leader == NO_LEADER for each in changed)
             log.info("%d partitions changed, %d of them have no leader", len(changed), leaderless)
@@ -116,6 +127,12 @@ class Leaders:
     def _with_leader(self, partition: Partition, state: StateNode, *, unclean: bool) -> StateNode | None:
         is_online = partial(self._cluster.is_online, partition.name)
         return election.repaired(partition.assignment, state, is_online, self._epoch, unclean=unclean)
+
+    def _taken_over(self, partition: Partition, state: StateNode) -> StateNode | None:
+        """As if those that were restarted had been seen to go, and then to come back."""
+        is_same = partial(self._cluster.is_same, partition)
+        left = election.repaired(partition.assignment, state, is_same, self._epoch, unclean=False)
+        return self._repaired(partition, left or state) or left
 
     def _repaired(self, partition: Partition, state: StateNode) -> StateNode | None:
         new = self._with_leader(partition, state, unclean=False)

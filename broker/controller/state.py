@@ -67,6 +67,8 @@ class Partition:
     state: StateNode | None = None
     version: int = -1
     """That of the node with the state, called the partition epoch."""
+    zxid: int = -1
+    """The transaction that wrote the state: a broker that registered later is not the one that it speaks of."""
 
     @property
     def name(self) -> Name:
@@ -124,6 +126,10 @@ class Cluster:
     def is_online(self, name: Name, broker_id: int) -> bool:
         """Whether a broker can work with its replica of a partition."""
         return broker_id in self.brokers and name not in self.broken.get(broker_id, ())
+
+    def is_same(self, partition: Partition, broker_id: int) -> bool:
+        """Whether a broker still is the one that the state of a partition was written for, and can work with it."""
+        return self.is_online(partition.name, broker_id) and self.brokers[broker_id].epoch <= partition.zxid
 
     def may_lead(self, name: Name, broker_id: int) -> bool:
         return broker_id not in self.shutting_down and self.is_online(name, broker_id)

@@ -85,7 +85,7 @@ class Writer:
         partition.state, partition.version = None, -1
         try:
             data, stat = await self.coord.get(path)
-            partition.version = stat.version
+            partition.version, partition.zxid = stat.version, stat.mzxid
             partition.state = StateNode.decode(path, data)
         except NoNode:
             return
@@ -126,7 +126,7 @@ class Writer:
         else:
             for (partition, state), stat in zip(changes, results, strict=True):
                 assert isinstance(stat, Stat)
-                partition.state, partition.version = state, stat.version
+                partition.state, partition.version, partition.zxid = state, stat.version, stat.mzxid
             return []
         await self.adopt_states(partition for partition, _ in changes)
         return [partition for partition, state in changes if partition.state != state]

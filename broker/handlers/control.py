@@ -58,7 +58,7 @@ class _ControlHandler:
         if request.controller_epoch < membership.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         # A newer one is of a registration whose answer we have not read yet.
-        if request.broker_epoch < membership.broker_epoch:
+        if request.broker_epoch < membership.broker_epoch or request.broker_epoch <= membership.lost_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         membership.controller_epoch = request.controller_epoch
         return ErrorCode.NONE

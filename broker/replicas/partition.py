@@ -129,6 +129,9 @@ class Partition:
             is_recovering=state.is_recovering,
         )
         self._take_role(state, leadership)
+        if self._is_strict and self.own_end_offset < self.log.log_end_offset:
+            # It counts when it is on disk, and nobody else may ever ask for that.
+            self._keepers.flusher.request(self.log, self.log.log_end_offset, self._on_synced)
         if leadership.is_recovering:
             # What could be recovered was when the log was loaded; the controller may forget how it came to this.
             leadership.propose(leadership.isr)
@@ -152,6 +155,8 @@ class Partition:
         """Lead no longer; whoever waits is told so."""
         if self.leadership is not None:
             self.leadership = None
+            # Told the same again, it leads again.
+            self.partition_epoch = NO_EPOCH
             self.wake()
 
     def take_offline(self) -> None:

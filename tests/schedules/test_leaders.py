@@ -114,7 +114,7 @@ async def _lead_again(cluster: SimCluster) -> None:
 
 
 def followers_are_remembered(patch: pytest.MonkeyPatch) -> None:
-    lead = Partition.become_leader
+    lead, promise = Partition.become_leader, Partition.promise
     known: dict[Partition, dict[int, Any]] = {}
 
     def become_leader(self: Partition, state: PartitionState) -> None:
@@ -122,9 +122,13 @@ def followers_are_remembered(patch: pytest.MonkeyPatch) -> None:
         assert self.leadership is not None
         self.leadership.followers.update(known.get(self, {}))
         known[self] = self.leadership.followers
+
+    def promise_by_all_that_is_known(self: Partition, offset: int, acks: int) -> Promise | None:
         self.advance_high_watermark()
+        return promise(self, offset, acks)
 
     patch.setattr(Partition, "become_leader", become_leader)
+    patch.setattr(Partition, "promise", promise_by_all_that_is_known)
 
 
 # ---------------------------------------------------------------------------- 10: an ack that belongs to another leader

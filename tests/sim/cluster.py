@@ -17,23 +17,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import Random
-from typing import Self
+from typing import Self, TypeVar
 
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.node import Broker, Seams
 from minikafka.broker.replicas.partition import Partition
-from minikafka.broker.zookeeper.coord import Coord
+from minikafka.broker.zookeeper.coord import Coord, Delete
 from minikafka.broker.zookeeper.topic_nodes import StateNode, state_path
 from minikafka.broker.zookeeper.znodes import CONTROLLER, decode_controller
 from tests.broker.config.recorded import config_of
 from tests.sim.client import PORT, TOPIC, Entry, SimClient, entries, host_of
 from tests.sim.clock import SimClock
 from tests.sim.loop import Process
-from tests.sim.memory_coord import Latency, MemoryCoord
+from tests.sim.memory_coord import Latency, MemoryCoord, Request
 from tests.sim.memory_disk import MemoryDisk
 from tests.sim.memory_zookeeper import MemoryZooKeeper
 from tests.sim.net import Network
 from tests.sim.work import SimWork
+
+_T = TypeVar("_T")
 
 SESSION_SECONDS = 6.0
 LAG_SECONDS = 10.0
@@ -64,6 +66,8 @@ class SimCoord(MemoryCoord):
         super().__init__(server, latency=latency)
         self._process = process
         self.is_cut_off = False
+        self._awaited: tuple[str, str] | None = None
+        self.held: list[Callable[[], None]] = []
 
     @property
     def is_alive(self) -> bool:
@@ -73,6 +77,25 @@ class SimCoord(MemoryCoord):
     def expire(self) -> None:
         if self.is_alive:
             super().expire()
+
+    def hold(self, kind: str, path: str) -> None:
+        """Let something that is asked be on its way until `release`, and with it all that is asked later."""
+        self._awaited = (kind, path)
+
+    def release(self) -> None:
+        self._awaited = None
+        late, self.held = self.held, []
+        for arrive in late:
+            arrive()
+
+    def _arrive(self, request: Request, act: Callable[[int], _T], answer: asyncio.Future[_T]) -> None:
+        is_awaited = (
+            self._awaited is not None and self._awaited[0] == request.kind and self._awaited[1] in request.paths
+        )
+        if is_awaited or self.held:
+            self.held.append(partial(super()._arrive, request, act, answer))
+        else:
+            super()._arrive(request, act, answer)
 
     def _notify(self, path: str) -> None:
         self._process.run(super()._notify, path)
@@ -148,7 +171,9 @@ class SimCluster:
         self.zookeeper = MemoryZooKeeper(lambda: int(self._loop.time() * 1000))
         self.nodes = {each: SimBroker(self, each, settings) for each in range(1, brokers + 1)}
         self.client = SimClient(self.network)
-        self._background: set[asyncio.Task[None]] = set()
+        self.is_zookeeper_up = True
+        # Sessions that would be over if ZooKeeper were there to end them.
+        self._late: list[Callable[[], None]] = []
 
     @classmethod
     async def start(cls, brokers: int = 3, settings: Mapping[str, str] | None = None) -> Self:
@@ -173,7 +198,7 @@ class SimCluster:
         if power:
             node.disk = _image(node.disk, rng)
         if coord is not None:
-            self._loop.call_later(SESSION_SECONDS, coord.expire)
+            self._expire_later(coord, lambda: True)
 
     async def stop(self, broker_id: int) -> None:
         """End a broker in good order."""
@@ -188,7 +213,8 @@ class SimCluster:
         node = self.nodes[broker_id]
         process = node.process
         process.pause()
-        self._expire_later(node, lambda: process.is_paused)
+        if node.coord is not None:
+            self._expire_later(node.coord, lambda: process.is_paused)
 
     def resume(self, broker_id: int) -> None:
         self.nodes[broker_id].process.resume()
@@ -215,7 +241,7 @@ class SimCluster:
         assert coord is not None
         coord.is_cut_off = True
         node.process.run(coord.cut)
-        self._expire_later(node, lambda: coord.is_cut_off)
+        self._expire_later(coord, lambda: coord.is_cut_off)
 
     def heal_zookeeper(self, broker_id: int) -> None:
         node = self.nodes[broker_id]
@@ -223,18 +249,40 @@ class SimCluster:
         node.coord.is_cut_off = False
         node.process.run(node.coord.heal)
 
+    def stop_zookeeper(self) -> None:
+        """Nobody reaches ZooKeeper; sessions are kept, as their time is counted by ZooKeeper itself."""
+        self.is_zookeeper_up = False
+        for node in self.nodes.values():
+            if node.coord is not None:
+                node.process.run(node.coord.cut)
+
+    def start_zookeeper(self) -> None:
+        self.is_zookeeper_up = True
+        late, self._late = self._late, []
+        for expire in late:
+            self._loop.call_later(SESSION_SECONDS, expire)
+        for node in self.nodes.values():
+            if node.coord is not None:
+                node.process.run(node.coord.heal)
+
+    def depose_controller(self) -> None:
+        """What operators do: delete the node of the controller, whose session goes on."""
+        session_id = self.zookeeper.open_session(lambda: None)
+        self.zookeeper.write(session_id, Delete(CONTROLLER))
+
     def expire(self, broker_id: int) -> None:
         """ZooKeeper ends a session, whatever the broker does."""
         coord = self.nodes[broker_id].coord
         assert coord is not None
         coord.expire()
 
-    def _expire_later(self, node: SimBroker, still: Callable[[], bool]) -> None:
-        coord = node.coord
-        assert coord is not None
+    def _expire_later(self, coord: SimCoord, still: Callable[[], bool]) -> None:
+        """End a session if its broker is not heard of for too long."""
 
         def expire() -> None:
-            if still():
+            if not self.is_zookeeper_up:
+                self._late.append(expire)
+            elif still():
                 coord.expire()
 
         self._loop.call_later(SESSION_SECONDS, expire)
