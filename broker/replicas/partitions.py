@@ -126,7 +126,7 @@ class Partitions:
                 partition = None
             if partition is None:
                 partition = await self._open(state)
-            elif not _is_news(partition, state):
+            elif not _is_news(partition, state) and not self._has_resigned(partition, state):
                 return ErrorCode.NONE
             self._assume_role(partition, state)
         except StorageError as error:
@@ -137,6 +137,10 @@ class Partitions:
             log.warning("%s-%d: %s", *name, error)
             return error.code
         return ErrorCode.NONE
+
+    def _has_resigned(self, partition: Partition, state: PartitionState) -> bool:
+        """Whether it leads no more since our session was over, and the controller wants it to go on."""
+        return state.leader == self.broker_id and partition.leadership is None
 
     def _assume_role(self, partition: Partition, state: PartitionState) -> None:
         self._broken.discard(partition.name)
