@@ -284,17 +284,14 @@ class Partitions:
 
 
 def _is_news(partition: Partition, state: PartitionState) -> bool:
-    """Whether this was said after what is known; what is older is an error.
-
-    The same again is news to a leader that has lost its session: if everybody has, nobody else was elected.
-    """
+    """Whether this was said after what is known; the same again is none, and what is older is an error."""
     said, known = (
         (state.leader_epoch, state.partition_epoch),
         (partition.leader_epoch, partition.partition_epoch),
     )
     if said < known:
         raise StaleControllerEpochError(f"{partition} is at epoch {known}, {said} is older")
-    return said > known or (said == known and state.leader == partition.broker_id and partition.leadership is None)
+    return said > known
 
 
 def _ignore(_: object) -> None:

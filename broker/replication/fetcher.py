@@ -162,6 +162,8 @@ class Fetcher:
         now_ms = self._context.clock.monotonic_ms()
         for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
             del self._delayed[key]
+            # Or one request would both name it and have the leader forget it.
+            self._forgotten.discard(key)
             self._stale[key] = None
 
     async def _exchange(self, peer: Peer) -> None:
@@ -306,6 +308,9 @@ class Fetcher:
 
     def _delay(self, following: Following) -> None:
         """Leave it out of the requests for a while, longer each time: mostly somebody has not been told yet."""
+        if self._followed.get(following.key) is not following:
+            # It was given up while the leader was asked about it.
+            return
         following.asked = None
         self._leave_out(following.key)
         delay_ms = min(_DELAY_MS << following.failures, self._context.config.broker.replica_fetch_backoff_ms)

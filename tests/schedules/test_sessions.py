@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.replicas import partitions
 from minikafka.broker.replicas.partition import Partition
-from minikafka.protocol.control import PartitionState
 from tests.schedules.stage import must, must_agree, must_fail, must_hold, play
 from tests.sim.cluster import SimCluster
 
@@ -34,11 +32,10 @@ async def all_sessions_end_at_once() -> None:
 
 
 def the_same_is_never_news(patch: pytest.MonkeyPatch) -> None:
-    def is_news(partition: Partition, state: PartitionState) -> bool:
-        said = (state.leader_epoch, state.partition_epoch)
-        return said > (partition.leader_epoch, partition.partition_epoch)
+    def resign(self: Partition) -> None:
+        self.leadership = None
 
-    patch.setattr(partitions, "_is_news", is_news)
+    patch.setattr(Partition, "resign", resign)
 
 
 def test_a_leader_leads_again_after_all_sessions_have_ended() -> None:
