@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint types imports pytest java up format lock fuzz fuzz-socket clean
-.PHONY: bench-codec bench-log bench-broker bench-start bench-idle chaos
+.PHONY: bench-codec bench-log bench-broker bench-cluster bench-start bench-idle chaos
 # The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
 .NOTPARALLEL:
 
@@ -80,6 +80,9 @@ bench-log: setup ## time the log against the bare file system
 
 bench-broker: setup ## send records through a broker (ARGS='--against HOST:PORT --beside HOST:PORT' compares two)
 	$(BIN)/python -m bench.broker $(ARGS)
+
+bench-cluster: setup ## the same through three brokers that replicate, acks=all
+	$(BIN)/python -m bench.broker --replication-factor 3 $(ARGS)
 
 bench-start: setup ## time `minikafka up` from nothing to the first message, with one and three brokers
 	$(BIN)/python -m bench.start $(ARGS)

@@ -49,7 +49,10 @@ def run(mode: str, servers: str, topic: str, arguments: Sequence[str]) -> dict[s
 def create_topics(servers: str, partitions: Mapping[str, int], replication_factor: int) -> None:
     """Topics with so many partitions. A broker without CreateTopics is taken to create them when they are used."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    _wait(admin.create_topics([NewTopic(name, count, replication_factor) for name, count in partitions.items()]))
+    # Where there are replicas, one of them may be missing.
+    config = {"min.insync.replicas": "2"} if replication_factor > 1 else {}
+    topics = [NewTopic(name, count, replication_factor, config=config) for name, count in partitions.items()]
+    _wait(admin.create_topics(topics))
 
 
 def delete_topics(servers: str, names: Sequence[str]) -> None:
