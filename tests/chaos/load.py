@@ -28,7 +28,9 @@ _AGAIN_SECONDS = 20.0
 _COMMON = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
-    "retry.backoff.ms": 20,
+    "retry.backoff.ms": 50,
+    # One that grows comes to differ between records of a batch, and then librdkafka cannot put it together again.
+    "retry.backoff.max.ms": 50,
     "topic.metadata.refresh.fast.interval.ms": 20,
     # Else a leader that has moved is looked for once a second.
     "topic.metadata.refresh.interval.ms": 100,
@@ -42,8 +44,7 @@ _PRODUCER = {
     "enable.idempotence": True,
     "linger.ms": 2,
     # Less than a segment, however much has piled up.
-    "batch.size": 16_384,
-    "retry.backoff.max.ms": 100,
+    "batch.num.messages": 50,
     "request.timeout.ms": 2_500,
     "message.timeout.ms": 120_000,
 }
@@ -54,7 +55,6 @@ _CONSUMER = {
     "check.crcs": True,
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 50,
-    "retry.backoff.max.ms": 100,
 }
 
 
@@ -131,12 +131,13 @@ class Producing(threading.Thread):
     def _make(self) -> Producer:
         def on_error(error: KafkaError) -> None:
             if error.fatal():
-                self._recorder.write(self._process, "info", "fatal", note=error.str())
+                self._recorder.write(self._process, "info", "fatal", note=f"{error.name()} {error.str()}")
 
         return Producer({"bootstrap.servers": self._servers, "error_cb": on_error, **_COMMON, **_PRODUCER})
 
     def _begin_anew(self) -> None:
-        """A producer to whom something fatal was said takes no more."""
+        """A producer to whom something fatal was said takes no more, and what it has may be anywhere."""
+        self._producer.purge()
         self._producer.flush(FLUSH_SECONDS)
         self._generation += 1
         self._process = f"{self.name}-{self._generation}"
