@@ -15,6 +15,7 @@ from typing import Final
 
 from minikafka.broker.context import Context
 from minikafka.broker.endpoints import Leaders
+from minikafka.broker.handlers.produce_again import Repeats
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.broker.replicas.partition import Partition, Promise
 from minikafka.broker.replicas.waiting import CommitWait
@@ -84,6 +85,8 @@ class ProduceHandler:
         answers = {}
         for name, records in sent.items():
             answers[name] = self._append(name, records, version, acks, now_ms, promises)
+        if len(answers) == 1:
+            self._learn(call, answers)
         if promises and acks:
             return self._answer_later(call, answers, promises)
         return self._answer(call, answers)
@@ -115,6 +118,22 @@ class ProduceHandler:
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=partition.log.log_start_offset,
         )
+
+    def _learn(self, call: Call, answers: Answers) -> None:
+        """The next request may be like this one."""
+        (answer,) = answers.values()
+        if answer.error_code:
+            return
+        repeats = call.connection.shortcut
+        if not isinstance(repeats, Repeats):
+            repeats = call.connection.shortcut = Repeats(self._partitions, self._clock, self._refuse)
+        # A partition that is there twice counts with what was sent last.
+        repeats.learn(call, call.request.topic_data[-1].partition_data[-1])
+
+    def _refuse(self, call: Call, name: Name, error: KafkaError) -> ProduceResponse:
+        response = self._answer(call, {name: _refused(name[1], error)})
+        assert response is not None
+        return response
 
     def _absence(self, name: Name, records: Buffer | None, version: int) -> KafkaError:
         """Why a partition cannot be written here; what was sent for one that exists is looked at first, as in Kafka."""

@@ -45,6 +45,12 @@ class Serve(Protocol):
     def __call__(self, connection: Connection, frame: bytes | bytearray) -> Reply: ...
 
 
+class Shortcut(Protocol):
+    """What may answer a request that is like an earlier one of its connection, undecoded; None if it does not."""
+
+    def __call__(self, frame: bytearray) -> Reply: ...
+
+
 class _Slot:
     """The place of one answer in the order of answers."""
 
@@ -79,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = "User:ANONYMOUS"
         self.peer_host = ""
         self.local_address: tuple[str, int] = ("", 0)
+        self.shortcut: Shortcut | None = None
         # Of the stream.
         self._reader = FrameReader(limits.frame_bytes_max, scratch)
         self._transport: asyncio.Transport | None = None
@@ -138,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._takes_requests = False
+        self.shortcut = None
         self._backlog.clear()
         # Soon rather than now: one that has not begun would leave what it was to wait for behind.
         loop = asyncio.get_running_loop()

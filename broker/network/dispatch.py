@@ -124,6 +124,10 @@ class Dispatcher:
             self._opened.set()
 
     def __call__(self, connection: Connection, frame: bytes | bytearray) -> Reply:
+        if connection.shortcut is not None and isinstance(frame, bytearray):
+            reply = connection.shortcut(frame)
+            if reply is not None:
+                return reply
         began = perf_counter_ns()
         key, version, correlation_id = decode_request_prefix(frame)
         served = self._served.get((key, version))
