@@ -239,10 +239,13 @@ class Fetcher:
         if self._peer is None or not self._peer.is_open:
             # The leader may have been restarted since.
             self._begin_session()
-            broker = self._context.metadata.brokers.get(self.leader_id)
-            if broker is None:
-                raise PeerGone(f"broker {self.leader_id} is not alive")
             config = self._context.config.broker
+            metadata = self._context.metadata
+            # After a start we hear of our roles before we hear of the other brokers.
+            backoff_seconds = config.replica_fetch_backoff_ms / 1000
+            if not await metadata.wait_until(lambda: self.leader_id in metadata.brokers, backoff_seconds):
+                raise PeerGone(f"broker {self.leader_id} is not alive")
+            broker = metadata.brokers[self.leader_id]
             host, port = inter_broker_address(broker, config)
             timeout_seconds = config.replica_socket_timeout_ms / 1000
             client_id = f"follower-{self._context.broker_id}"

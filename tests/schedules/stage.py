@@ -47,7 +47,8 @@ def play(story: Story) -> None:
         loop.run(story())
     finally:
         logger.removeHandler(faults)
-    assert not [*loop.faults, *faults.found]
+    found = [*loop.faults, *faults.found]
+    assert not found, "\n".join(found)
 
 
 def must_fail(story: Story, mutation: Mutation) -> None:

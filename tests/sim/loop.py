@@ -72,6 +72,8 @@ class Process:
     def kill(self) -> None:
         self._state = _State.DEAD
         self._due.clear()
+        # Its tasks are not to be collected as garbage, which would have them run to their ends.
+        self._loop.remains.update(asyncio.all_tasks(self._loop))
 
     def pause(self) -> None:
         assert self._state is _State.RUNNING
@@ -110,6 +112,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count()
         self._is_over = False
         self.steps = 0
+        self.remains: set[asyncio.Task[Any]] = set()
         self.faults: list[str] = []
         """What was raised where nobody catches it."""
 
