@@ -20,6 +20,7 @@ _ASK_SECONDS = 30.0
 _TELL_SECONDS = 60.0
 _GONE_SECONDS = 30.0
 _ENOUGH = 1000
+_READ_SECONDS = 2.0
 
 
 def create_topic(cluster: Cluster, topic: str, partitions: int) -> None:
@@ -125,15 +126,11 @@ def churn_topic(cluster: Cluster, topic: str) -> None:
 
 
 def _values(cluster: Cluster, topic: str) -> list[int]:
-    """Everything in a topic until nothing comes for a while."""
+    """What a topic begins with; ghosts would come first."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ghosts", "log_level": 0})
     try:
         consumer.assign([Place(topic, partition, 0) for partition in range(REPLICAS)])
-        found: list[int] = []
-        while messages := consumer.consume(100, 1.0):
-            found += [int(value) for message in messages if isinstance(value := message.value(), bytes)]
-            if len(found) > _ENOUGH:
-                break
-        return found
+        messages = consumer.consume(_ENOUGH, _READ_SECONDS)
+        return [int(value) for message in messages if isinstance(value := message.value(), bytes)]
     finally:
         consumer.close()
