@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
@@ -36,7 +36,19 @@ class _TcpPort(NamedTuple):
     number: int
 
     def close(self) -> None:
-        self.server.close()
+        loop = self.server.get_loop()
+        if not isinstance(loop, asyncio.SelectorEventLoop):
+            self.server.close()
+            return
+        # Asyncio loses a connection that it has accepted and not handed over when its server is closed: stop accepting,
+        # and let it do so first.
+        for each in self.server.sockets:
+            loop.remove_reader(each.fileno())
+        loop.call_soon(loop.call_soon, self.server.close)
+
+
+CLOSING_TURNS: Final = 4
+"""Turns of the loop after which a port that was closed is closed, and whoever it had accepted is known."""
 
 
 class TcpNet:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from minikafka.broker.clock import Clock
 from minikafka.broker.network.connection import Connection, ConnectionLimits, Serve
-from minikafka.broker.network.net import Net, Port, TcpNet
+from minikafka.broker.network.net import CLOSING_TURNS, Net, Port, TcpNet
 from minikafka.broker.statistics import Statistics
 from minikafka.protocol.frame import SCRATCH_BYTES
 
@@ -90,6 +90,8 @@ class Server:
             port.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
         for connection in list(self.connections):
             connection.drain()
         self._check_none_left()

@@ -108,7 +108,9 @@ class BrokerNode:
             protocols = dict(fields.get("listener_security_protocol_map") or {})
             endpoints = tuple(_endpoint(each, protocols) for each in fields["endpoints"])
         features = {str(name): dict(levels) for name, levels in (fields.get("features") or {}).items()}
-        host = str(fields.get("host") or "")
+        plain = next((each for each in endpoints if each.protocol == _PLAINTEXT), None)
+        # Where that endpoint has a host of its own, this only repeats it.
+        host = "" if plain is None or plain.host else str(fields.get("host") or "")
         return cls(endpoints, fields.get("rack"), features, int(fields.get("timestamp", -1)), host)
 
 

@@ -189,9 +189,6 @@ class Schedule:
                     assert after.leader in before.isr, (before, after)
 
 
-# A server of asyncio that is closed in the very turn in which it accepts a connection forgets to close the socket,
-# and here brokers stop while others dial them.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*(Transport|socket):pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", range(40))
 async def test_everybody_agrees_in_the_end(seed: int) -> None:
     async with MemoryWorld() as world:
