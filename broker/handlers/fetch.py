@@ -91,6 +91,7 @@ class _Fetch:
         self._session: FetchSession | None = None
         self._wanted: Mapping[Key, FetchPartition] = {}
         self._watch: DataWatch | None = None
+        self._turn = 0
         self._answers: dict[Key, FetchablePartitionResponse] = {}
         # What was read, and of which there is more to tell after the answer.
         self._partitions: dict[Key, Partition] = {}
@@ -128,7 +129,7 @@ class _Fetch:
         session = self._sessions.resume(request, self._uses_ids, now_ms)
         if session.partitions:
             self._session, self._watch = session, session.watch
-            session.watch.interrupt()
+            self._turn = session.watch.next_turn()
         else:
             self._sessions.close(session.id)
 
@@ -252,7 +253,7 @@ class _Fetch:
             if is_cold:
                 await self._read(work)
             while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
-                may_wait = await watch.wait_data(self._request.min_bytes - self._got_bytes, left_ms)
+                may_wait = await watch.wait_data(self._request.min_bytes - self._got_bytes, left_ms, self._turn)
                 await self._read(work)
                 if not may_wait:
                     break

@@ -33,6 +33,7 @@ class DataWatch:
         # Looked at, and nobody was told yet.
         self._examined: dict[Key, None] = {}
         self._missing_bytes = 0
+        self._turn = 0
         self._future: asyncio.Future[bool] | None = None
 
     def pending(self) -> list[Key]:
@@ -86,16 +87,20 @@ class DataWatch:
         if self._future is not None and not self._future.done():
             self._future.set_result(True)
 
-    def interrupt(self) -> None:
-        """The next request is there already: whoever waits answers now."""
+    def next_turn(self) -> int:
+        """The next request is there: whoever waits answers now, and whoever has not begun to wait yet will not."""
         if self._future is not None and not self._future.done():
             self._future.set_result(False)
+        self._turn += 1
+        return self._turn
 
-    async def wait_data(self, missing_bytes: int, timeout_ms: int) -> bool:
+    async def wait_data(self, missing_bytes: int, timeout_ms: int, turn: int = 0) -> bool:
         """Until so many bytes were written, or anything else happened that has to be told, or time is up.
 
         False if there is no point in waiting again.
         """
+        if turn != self._turn:
+            return False
         if self._changed:
             # It changed while others were being read.
             return True
