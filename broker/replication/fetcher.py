@@ -92,6 +92,9 @@ class Fetcher:
         self._stale: dict[Key, None] = {}
         self._delayed: dict[Key, int] = {}
         self._forgotten: set[Key] = set()
+        # Where what we have has to be on disk before the leader hears of it, and is not known to be.
+        self._is_strict = context.partitions.flusher.durability is Durability.FSYNC
+        self._unsynced: dict[Key, Following] = {}
         self._news = asyncio.Event()
 
     @property
@@ -108,6 +111,8 @@ class Fetcher:
         self._delayed.pop(key, None)
         self._followed[key] = following
         self._stale[key] = None
+        if self._is_strict and not following.is_on_disk:
+            self._unsynced[key] = following
         self._news.set()
 
     def remove(self, following: Following) -> None:
@@ -156,6 +161,8 @@ class Fetcher:
             self._news.clear()
             await self._news.wait()
             return
+        if self._unsynced:
+            await self._sync()
         await self._exchange(await self._connected())
 
     def _take_up_delayed(self) -> None:
@@ -211,13 +218,17 @@ class Fetcher:
         is_full = self._session.id == 0
         if is_full:
             self._session = _Session()
-        for key in [each for each in self._followed if each not in self._delayed] if is_full else list(self._stale):
+        named = [each for each in self._followed if each not in self._delayed] if is_full else list(self._stale)
+        self._stale.clear()
+        for key in named:
+            if key in self._unsynced:
+                self._stale[key] = None
+                continue
             following = self._followed[key]
             wanted = following.wanted(config.replica_fetch_max_bytes)
             if is_full or following.asked is None or not _is_same(wanted, following.asked):
                 following.asked, following.asked_in = wanted, self._number
                 topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[])).partitions.append(wanted)
-        self._stale.clear()
         forgotten: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in self._forgotten:
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
@@ -255,7 +266,6 @@ class Fetcher:
     # ------------------------------------------------------------------------------------------------- taking
 
     async def _take_all(self, answer: FetchResponse, number: int) -> None:
-        written = []
         for topic in answer.responses:
             for part in topic.partitions:
                 key = (topic.topic_id, part.partition_index)
@@ -267,8 +277,8 @@ class Fetcher:
                     continue
                 self._stale[key] = None
                 try:
-                    if await self._take(following, following.asked, part):
-                        written.append(following)
+                    if await self._take(following, following.asked, part) and self._is_strict:
+                        self._unsynced[key] = following
                 except TruncatedBelowCommitted as error:
                     log.error("%s; it is not followed any more", error)
                     following.is_failed = True
@@ -276,8 +286,8 @@ class Fetcher:
                 except (CorruptRecord, KafkaError) as error:
                     log.warning("%s: what broker %d sent is not taken, %s", following.partition, self.leader_id, error)
                     self._delay(following)
-        if written and self._context.partitions.flusher.durability is Durability.FSYNC:
-            await self._sync(written)
+        if self._unsynced:
+            await self._sync()
 
     async def _take(self, following: Following, asked: FetchPartition, part: FetchablePartitionResponse) -> bool:
         """Whether something was written."""
@@ -349,10 +359,13 @@ class Fetcher:
         found = answer.topics[0].partitions[0] if answer.topics and answer.topics[0].partitions else None
         return None if found is None or found.error_code else found.offset
 
-    async def _sync(self, written: list[Following]) -> None:
+    async def _sync(self) -> None:
         flusher = self._context.partitions.flusher
-        logs = [each.partition.log for each in written if each.is_current]
+        logs = [each.partition.log for each in self._unsynced.values() if each.is_current]
         await asyncio.gather(*(flusher.wait_synced(each, each.log_end_offset) for each in logs))
+        for key, each in list(self._unsynced.items()):
+            if not each.is_current or each.is_on_disk:
+                del self._unsynced[key]
 
 
 def _is_same(wanted: FetchPartition, asked: FetchPartition) -> bool:

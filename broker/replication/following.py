@@ -56,6 +56,12 @@ class Following:
         partition = self.partition
         return partition.leadership is None and not partition.is_offline and partition.leader_epoch == self.leader_epoch
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether all that is here has been synced; after a crash what was found may not have been."""
+        own = self.partition.log
+        return own.recovery_point >= own.log_end_offset
+
     def wanted(self, max_bytes: int) -> FetchPartition:
         """The next fetch: from where our log ends."""
         own = self.partition.log

@@ -17,7 +17,10 @@ from minikafka.broker.controller.loading import read_brokers
 from minikafka.broker.handlers import control
 from minikafka.broker.membership import Membership
 from minikafka.broker.replicas import partitions
+from minikafka.broker.replicas.flusher import Flusher
+from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replicas.partitions import Partitions
+from minikafka.broker.replication.following import Following
 from minikafka.broker.zookeeper.coord import Coord, Op, OpResult, Set
 from minikafka.broker.zookeeper.election import Controllership
 from minikafka.broker.zookeeper.topic_nodes import state_path
@@ -224,16 +227,41 @@ async def power_is_gone_everywhere() -> None:
     await cluster.until(lambda: cluster.partition(cluster.state().leader).log.high_watermark == len(values))
 
 
+async def restart_before_the_disk_was_done() -> None:
+    """With `fsync` F has m1 in memory only when it is killed. Started again it finds m1, which may still be on no disk:
+    it has to be synced before L hears of it. Else m1 is acknowledged, L and F lose power, and F is alone without m1.
+    """
+    cluster = await SimCluster.start(4, {"minikafka.durability": "fsync"})
+    await cluster.create_topic([(L, F)])
+    cluster.nodes[F].disk.settle()
+    cluster.nodes[F].slowness_seconds = 5
+    m1 = Attempt(cluster.client.produce(L, b"m1", timeout_ms=60_000))
+    await cluster.until(lambda: cluster.values(F) == [b"m1"])
+    cluster.kill(F)
+    await cluster.until_in_sync(L)
+    await cluster.boot(F)
+    await cluster.wait(2)
+    is_acked = m1.is_acked or cluster.state().isr == (L, F)
+    for each in (L, F):
+        cluster.kill(each, power=True)
+    await cluster.until(lambda: cluster.state().leader == -1)
+    cluster.nodes[F].slowness_seconds = 0
+    await cluster.boot(F)
+    await cluster.wait(1)
+    if cluster.leads(F):
+        must_hold(cluster, F, *([b"m1"] if is_acked else []))
+    await cluster.boot(L)
+    await cluster.until(lambda: cluster.state().leader > 0 and cluster.leads(cluster.state().leader))
+    must_hold(cluster, cluster.state().leader, *([b"m1"] if is_acked else []))
+
+
+def what_is_found_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Following, "is_on_disk", True)
+
+
 def acks_do_not_wait_for_the_disk(patch: pytest.MonkeyPatch) -> None:
-    from minikafka.broker.replicas.flusher import Flusher
-    from minikafka.broker.replicas.partition import Partition
-    from minikafka.storage.durability import Verdict
-
-    async def wait_synced(self: Flusher, *_: object) -> Verdict:
-        return Verdict.SYNCED
-
     patch.setattr(Partition, "own_end_offset", property(lambda self: self.log.log_end_offset))
-    patch.setattr(Flusher, "wait_synced", wait_synced)
+    patch.setattr(Following, "is_on_disk", True)
     patch.setattr(Flusher, "request", lambda self, log, offset, callback: True)
 
 
@@ -360,6 +388,7 @@ STORIES: list[Any] = [
     restart_without_a_controller,
     leader_restarts_without_a_controller,
     power_is_gone_everywhere,
+    restart_before_the_disk_was_done,
     leader_without_zookeeper,
     nobody_with_zookeeper,
     leader_whose_session_is_over,
@@ -375,6 +404,7 @@ MUTANTS: list[Any] = [
     (restart_without_a_controller, registrations_have_no_age),
     (leader_restarts_without_a_controller, registrations_have_no_age),
     (power_is_gone_everywhere, acks_do_not_wait_for_the_disk),
+    (restart_before_the_disk_was_done, what_is_found_counts),
     (leader_whose_session_is_over, roles_outlive_their_session),
     (roles_for_a_session_that_is_over, roles_are_for_any_registration),
 ]
