@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from minikafka.broker.network.peer import Peer
+from minikafka.protocol.control_codec import ControlMessage
 from minikafka.protocol.errors import error_for
 from minikafka.protocol.message import Request
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -28,11 +29,15 @@ from minikafka.protocol.messages.topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
-from minikafka.protocol.records import BatchBuilder, iter_records, read_whole_batches
+from minikafka.protocol.records import BatchBuilder, BatchView, iter_records, read_whole_batches
 from minikafka.protocol.varint import Buffer
 from tests.sim.clock import WALL_MS
 from tests.sim.net import Network, SimNet
+
+_A = TypeVar("_A", bound=ControlMessage)
 
 TOPIC = "t"
 PORT = 9092
@@ -65,9 +70,14 @@ def entries(data: Buffer) -> list[Entry]:
     batches, _ = read_whole_batches(data)
     return [
         Entry(record.offset, batch.leader_epoch, record.value or b"")
-        for batch in batches
+        for batch in map(_checked, batches)
         for record in iter_records(batch)
     ]
+
+
+def _checked(batch: BatchView) -> BatchView:
+    batch.check_crc()
+    return batch
 
 
 class SimClient:
@@ -107,6 +117,18 @@ class SimClient:
         answer: CreateTopicsResponse = await self.ask(controller_id, CreateTopicsRequest(topics=[wanted]), 7)
         _check(answer.topics[0].error_code)
 
+    async def delete_topic(self, controller_id: int, topic: str = TOPIC) -> None:
+        request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
+        answer: DeleteTopicsResponse = await self.ask(controller_id, request, 5)
+        _check(answer.responses[0].error_code)
+
+    async def ask_control(self, broker_id: int, request: ControlMessage, answer: type[_A]) -> _A:
+        """What only brokers ask."""
+        peer = await Peer.connect(
+            self._net, host_of(broker_id), PORT, client_id=self._name, timeout_seconds=_PATIENCE_SECONDS
+        )
+        return await peer.ask_control(request, answer)
+
     async def elect_preferred(self, controller_id: int, topic: str = TOPIC) -> None:
         """Have the first replica of partition 0 lead."""
         wanted = [ElectLeadersTopic(topic=topic, partitions=[0])]
@@ -139,8 +161,8 @@ class SimClient:
         _check(part.error_code)
         return part.base_offset
 
-    async def fetch(self, broker_id: int, offset: int, *, partition: int = 0) -> list[Entry]:
-        """What a consumer sees from an offset on, at once."""
+    async def fetch(self, broker_id: int, offset: int, *, partition: int = 0, version: int = 10) -> list[Entry]:
+        """What a consumer sees from an offset on, at once; from version 11 on a follower answers, too."""
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(
             replica_id=-1,
@@ -149,7 +171,7 @@ class SimClient:
             session_epoch=-1,
             topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
         )
-        answer: FetchResponse = await self.ask(broker_id, request, 10)
+        answer: FetchResponse = await self.ask(broker_id, request, version)
         part = answer.responses[0].partitions[0]
         _check(part.error_code)
         return [each for each in entries(part.records or b"") if each.offset >= offset]

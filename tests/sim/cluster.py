@@ -13,11 +13,11 @@ Sessions with ZooKeeper end by time as real ones do: of whoever is dead, paused 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import Random
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.node import Broker, Seams
@@ -172,6 +172,7 @@ class SimCluster:
         self.nodes = {each: SimBroker(self, each, settings) for each in range(1, brokers + 1)}
         self.client = SimClient(self.network)
         self.is_zookeeper_up = True
+        self._orphans: list[SimCoord] = []
         # Sessions that would be over if ZooKeeper were there to end them.
         self._late: list[Callable[[], None]] = []
 
@@ -198,6 +199,7 @@ class SimCluster:
         if power:
             node.disk = _image(node.disk, rng)
         if coord is not None:
+            self._orphans.append(coord)
             self._expire_later(coord, lambda: True)
 
     async def stop(self, broker_id: int) -> None:
@@ -276,6 +278,12 @@ class SimCluster:
         assert coord is not None
         coord.expire()
 
+    def expire_dead(self) -> None:
+        """ZooKeeper ends the sessions of all who died, before their time."""
+        for coord in self._orphans:
+            coord.expire()
+        self._orphans.clear()
+
     def _expire_later(self, coord: SimCoord, still: Callable[[], bool]) -> None:
         """End a session if its broker is not heard of for too long."""
 
@@ -286,6 +294,10 @@ class SimCluster:
                 coord.expire()
 
         self._loop.call_later(SESSION_SECONDS, expire)
+
+    def background(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Have something done by nobody in particular."""
+        return self._loop.create_task(work)
 
     # --------------------------------------------------------------------------------------------- looking
 
@@ -316,6 +328,11 @@ class SimCluster:
         context = self.nodes[broker_id].broker.context
         assert context is not None
         return context.partitions.all[TOPIC, index]
+
+    def broker_epoch(self, broker_id: int) -> int:
+        context = self.nodes[broker_id].broker.context
+        assert context is not None
+        return context.membership.broker_epoch
 
     def leads(self, broker_id: int, index: int = 0) -> bool:
         """Whether a broker believes to lead, rightly or not."""

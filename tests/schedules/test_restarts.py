@@ -1,0 +1,196 @@
+"""Schedules about brokers that are started again with less than they had, and of which somebody does not know.
+
+L is the leader, F and G follow. Broker C has no replica: it is the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from minikafka.broker.controller.controller import Controller
+from minikafka.broker.controller.leaders import Leaders
+from minikafka.broker.controller.loading import read_brokers
+from minikafka.broker.replicas.flusher import Flusher
+from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.replication.following import Following
+from tests.schedules.stage import Attempt, must_agree, must_fail, must_hold, play
+from tests.sim.cluster import SESSION_SECONDS, SimCluster
+
+L, F, G, C = 1, 2, 3, 4
+
+ONE = {"min.insync.replicas": "1"}
+
+
+# -------------------------------------------------------------------------------- 21: restarts with less than there was
+
+
+async def restart_at_one_glance() -> None:
+    """F loses power and m1, and is back before the controller has looked. It is in the ISR as the one it was: it has to
+    leave it. When L dies there is no leader, rather than one without m1.
+    """
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic([(L, F)], ONE)
+    cluster.nodes[F].disk.settle()
+    await cluster.client.produce(L, b"m1")
+    cluster.cut(L, F)
+    cluster.pause(C)
+    booting = _restart_at_once(cluster, F)
+    await cluster.wait(1)
+    cluster.resume(C)
+    await booting
+    await _die_and_come_back(cluster)
+
+
+def only_ids_of_brokers_count(patch: pytest.MonkeyPatch) -> None:
+    on_brokers = Controller._on_brokers
+
+    async def on_brokers_by_id(self: Controller) -> None:
+        for each in (await read_brokers(self._writer, self._waker)).values():
+            if each.broker_id in self.cluster.brokers:
+                self.cluster.brokers[each.broker_id] = each
+        self._channels.follow_brokers()
+        await on_brokers(self)
+
+    patch.setattr(Controller, "_on_brokers", on_brokers_by_id)
+
+
+async def restart_without_a_controller() -> None:
+    """The same while there is no controller. The next one finds F alive and in the ISR; that F has registered after the
+    ISR was written tells it that this is another F.
+    """
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic([(L, F)], ONE)
+    cluster.nodes[F].disk.settle()
+    await cluster.client.produce(L, b"m1")
+    cluster.cut(L, F)
+    cluster.kill(C)
+    await _restart_at_once(cluster, F)
+    await _die_and_come_back(cluster)
+
+
+async def leader_restarts_without_a_controller() -> None:
+    """L itself loses power and m2 while there is no controller, and is back when the next one comes. It must not lead
+    on in the same epoch: whatever it wrote would look to F like what it has.
+    """
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic([(L, F)], ONE)
+    await cluster.client.produce(L, b"m1")
+    cluster.nodes[L].disk.settle()
+    await cluster.client.produce(L, b"m2")
+    cluster.kill(C)
+    await _restart_at_once(cluster, L)
+    await cluster.until(lambda: cluster.leads(cluster.state().leader))
+    must_hold(cluster, cluster.state().leader, b"m1", b"m2")
+    await cluster.client.produce(cluster.state().leader, b"m3")
+    await must_agree(cluster, L, F)
+
+
+def registrations_have_no_age(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leaders, "take_over", Leaders.repair)
+
+
+def _restart_at_once(cluster: SimCluster, broker_id: int) -> Any:
+    """Without power and back before anybody has noticed; done when it serves."""
+    cluster.expire(broker_id)
+    cluster.kill(broker_id, power=True)
+    return cluster.nodes[broker_id].boot()
+
+
+async def _die_and_come_back(cluster: SimCluster) -> None:
+    """L dies and comes back."""
+    cluster.kill(L)
+    await cluster.until(lambda: cluster.state().leader in (-1, F))
+    if cluster.state().leader == F:
+        await cluster.until_leads(F)
+        must_hold(cluster, F, b"m1")
+    await cluster.boot(L)
+    await cluster.until_leads(L)
+    must_hold(cluster, L, b"m1")
+
+
+async def power_is_gone_everywhere() -> None:
+    """With `fsync` all brokers lose power at once, and whatever was not synced. What was acknowledged is there."""
+    cluster = await SimCluster.start(4, {"minikafka.durability": "fsync"})
+    await cluster.create_topic()
+    values = [b"m%d" % number for number in range(5)]
+    for value in values:
+        await cluster.client.produce(L, value)
+    for each in (C, L, F, G):
+        cluster.kill(each, power=True)
+    await cluster.wait(2 * SESSION_SECONDS)
+    await asyncio.gather(*(cluster.nodes[each].boot() for each in (C, L, F, G)))
+    await cluster.until(lambda: cluster.state().leader > 0 and cluster.leads(cluster.state().leader))
+    must_hold(cluster, cluster.state().leader, *values)
+    await must_agree(cluster, L, F, G)
+    # It is known to be committed, too, without another record.
+    await cluster.until(lambda: cluster.partition(cluster.state().leader).log.high_watermark == len(values))
+
+
+async def restart_before_the_disk_was_done() -> None:
+    """With `fsync` F has m1 in memory only when it is killed. Started again it finds m1, which may still be on no disk:
+    it has to be synced before L hears of it. Else m1 is acknowledged, L and F lose power, and F is alone without m1.
+    """
+    cluster = await SimCluster.start(4, {"minikafka.durability": "fsync"})
+    await cluster.create_topic([(L, F)])
+    cluster.nodes[F].disk.settle()
+    cluster.nodes[F].slowness_seconds = 5
+    m1 = Attempt(cluster.client.produce(L, b"m1", timeout_ms=60_000))
+    await cluster.until(lambda: cluster.values(F) == [b"m1"])
+    cluster.kill(F)
+    await cluster.until_in_sync(L)
+    await cluster.boot(F)
+    await cluster.wait(2)
+    is_acked = m1.is_acked or cluster.state().isr == (L, F)
+    for each in (L, F):
+        cluster.kill(each, power=True)
+    await cluster.until(lambda: cluster.state().leader == -1)
+    cluster.nodes[F].slowness_seconds = 0
+    await cluster.boot(F)
+    await cluster.wait(1)
+    if cluster.leads(F):
+        must_hold(cluster, F, *([b"m1"] if is_acked else []))
+    await cluster.boot(L)
+    await cluster.until(lambda: cluster.state().leader > 0 and cluster.leads(cluster.state().leader))
+    must_hold(cluster, cluster.state().leader, *([b"m1"] if is_acked else []))
+
+
+def what_is_found_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Following, "is_on_disk", True)
+
+
+def acks_do_not_wait_for_the_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "own_end_offset", property(lambda self: self.log.log_end_offset))
+    patch.setattr(Following, "is_on_disk", True)
+    patch.setattr(Flusher, "request", lambda self, log, offset, callback: True)
+
+
+# ------------------------------------------------------------------------------------------------------------ the tests
+
+STORIES: list[Any] = [
+    restart_at_one_glance,
+    restart_without_a_controller,
+    leader_restarts_without_a_controller,
+    power_is_gone_everywhere,
+    restart_before_the_disk_was_done,
+]
+
+MUTANTS: list[Any] = [
+    (restart_at_one_glance, only_ids_of_brokers_count),
+    (restart_without_a_controller, registrations_have_no_age),
+    (leader_restarts_without_a_controller, registrations_have_no_age),
+    (power_is_gone_everywhere, acks_do_not_wait_for_the_disk),
+    (restart_before_the_disk_was_done, what_is_found_counts),
+]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_schedule(story: Any) -> None:
+    play(story)
+
+
+@pytest.mark.parametrize(("story", "mutation"), MUTANTS)
+def test_rule_is_needed(story: Any, mutation: Any) -> None:
+    must_fail(story, mutation)
