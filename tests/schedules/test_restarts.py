@@ -16,7 +16,8 @@ from minikafka.broker.controller.loading import read_brokers
 from minikafka.broker.replicas.flusher import Flusher
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replication.following import Following
-from tests.schedules.stage import Attempt, must_agree, must_fail, must_hold, play
+from tests.schedules.stage import Attempt, must, must_agree, must_fail, must_hold, play
+from tests.sim.client import TOPIC
 from tests.sim.cluster import SESSION_SECONDS, SimCluster
 
 L, F, G, C = 1, 2, 3, 4
@@ -167,6 +168,32 @@ def acks_do_not_wait_for_the_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "request", lambda self, log, offset, callback: True)
 
 
+# ----------------------------------------------------------------------------------------- 20: what was safe is damaged
+
+
+async def damage_below_the_recovery_point() -> None:
+    """While F is down, a bit of m1 flips on its disk, of which F knew that it was synced. That is no torn end, to be
+    cut off: F does without its replica and says so. It is not made the leader, and good copies are not cut to its
+    length.
+    """
+    cluster = await SimCluster.start(4, {"log.flush.offset.checkpoint.interval.ms": "500"})
+    await cluster.create_topic([(L, F)], {**ONE, "flush.messages": "1"})
+    for value in (b"m1", b"m2"):
+        await cluster.client.produce(L, value)
+    await cluster.until(lambda: cluster.recovery_point_on_disk(F) == 2)
+    cluster.kill(F)
+    await cluster.until_in_sync(L)
+    cluster.nodes[F].flip_bit(f"/data/{TOPIC}-0/00000000000000000000.log", 70)
+    await cluster.boot(F)
+    await cluster.wait(20)
+    must(cluster.state().isr == (L,), "a damaged replica is in sync")
+    cluster.kill(L)
+    await cluster.until(lambda: cluster.state().leader == -1)
+    await cluster.boot(L)
+    await cluster.until_leads(L)
+    must_hold(cluster, L, b"m1", b"m2")
+
+
 # ------------------------------------------------------------------------------------------------------------ the tests
 
 STORIES: list[Any] = [
@@ -175,6 +202,7 @@ STORIES: list[Any] = [
     leader_restarts_without_a_controller,
     power_is_gone_everywhere,
     restart_before_the_disk_was_done,
+    damage_below_the_recovery_point,
 ]
 
 MUTANTS: list[Any] = [
