@@ -253,10 +253,12 @@ class _Fetch:
             if is_cold:
                 await self._read(work)
             while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
-                may_wait = await watch.wait_data(self._request.min_bytes - self._got_bytes, left_ms, self._turn)
+                missing_bytes = self._request.min_bytes - self._got_bytes
+                if not await watch.wait_data(missing_bytes, left_ms, self._turn):
+                    # The next request of the session tells what this one would have, and what it names itself is not
+                    # for this one to tell: the reader would not know where it begins.
+                    return FetchResponse(session_id=self._request.session_id)
                 await self._read(work)
-                if not may_wait:
-                    break
             return self._answer()
         finally:
             if self._session is None:

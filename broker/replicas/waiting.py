@@ -97,7 +97,7 @@ class DataWatch:
     async def wait_data(self, missing_bytes: int, timeout_ms: int, turn: int = 0) -> bool:
         """Until so many bytes were written, or anything else happened that has to be told, or time is up.
 
-        False if there is no point in waiting again.
+        False if another request's turn has come, which then tells everything.
         """
         if turn != self._turn:
             return False

@@ -6,9 +6,11 @@ import asyncio
 import inspect
 from collections.abc import Awaitable
 
-from minikafka.broker.handlers import fetch
+from minikafka.broker.handlers import fetch, produce
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from minikafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from minikafka.protocol.pipeline import Pipeline
+from minikafka.protocol.records import BatchBuilder
 from tests.broker.handlers.station import Station, station
 
 VERSION = 10
@@ -24,6 +26,12 @@ def request(session_id: int, session_epoch: int, *topics: str, max_wait_ms: int 
         session_epoch=session_epoch,
         topics=[FetchTopic(topic=topic, partitions=[wanted]) for topic in topics],
     )
+
+
+def batch() -> bytearray:
+    builder = BatchBuilder()
+    builder.append(1_700_000_000_000, None, b"a")
+    return builder.build()
 
 
 def begin(at: Station, asked: FetchRequest) -> Awaitable[FetchResponse]:
@@ -53,6 +61,24 @@ async def test_a_request_that_comes_before_the_last_one_waits_ends_its_wait() ->
             answers = await asyncio.gather(first, second)
         assert [answer.error_code for answer in answers] == [0, 0]
         assert [topic.topic for answer in answers for topic in answer.responses] == ["u"]
+
+
+async def test_what_the_next_request_names_is_in_its_own_answer() -> None:
+    async with station(lambda context: [*fetch.routes(context), *produce.routes(context)]) as made:
+        await made.add_topic("t", replicas=[1])
+        await made.add_topic("u", replicas=[1])
+        session = await begin(made, request(0, 0, "t", max_wait_ms=0))
+        first = asyncio.ensure_future(begin(made, request(session.session_id, 1)))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(begin(made, request(session.session_id, 2, "u")))
+        await asyncio.sleep(0)  # The first one is about to answer, the second one begins to wait.
+        data = PartitionProduceData(index=0, records=memoryview(batch()))
+        topics = [TopicProduceData(name="u", partition_data=[data])]
+        await made.ask(ProduceRequest(acks=1, timeout_ms=LONG_MS, topic_data=topics), 8)
+        async with asyncio.timeout(10):
+            assert (await first).responses == []
+            (topic,) = (await second).responses
+        assert len(topic.partitions[0].records or b"") == len(batch())
 
 
 async def test_of_many_requests_only_the_last_one_waits() -> None:
