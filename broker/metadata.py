@@ -8,7 +8,7 @@ again after each: a condition, not an event, is waited for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +38,8 @@ class Metadata:
         self._names: dict[bytes, str] = {}
         self._is_known = False
         self._changed = asyncio.Event()
+        self.on_topics_deleted: Callable[[Collection[str]], None] = _ignore
+        """Called with the names of topics that were there and are not any more."""
 
     @property
     def is_known(self) -> bool:
@@ -57,6 +59,7 @@ class Metadata:
         self.controller_epoch = told.controller_epoch
         self.brokers = {broker.broker_id: broker for broker in told.brokers}
         self.broker_epochs = {broker.broker_id: broker.broker_epoch for broker in told.brokers}
+        before = set(self.topics) if told.is_full else set(told.deleted_topics)
         if told.is_full:
             self.topics.clear()
             self._names.clear()
@@ -65,6 +68,8 @@ class Metadata:
             self._forget(name)
         for state in told.partitions:
             self._put(state)
+        if gone := before - self.topics.keys():
+            self.on_topics_deleted(gone)
         self._tell()
 
     def set_controller(self, controller_id: int | None) -> None:
@@ -104,3 +109,7 @@ class Metadata:
         # Wakes whoever waits now; who comes later waits for the next change.
         self._changed.set()
         self._changed.clear()
+
+
+def _ignore(_: object) -> None:
+    """Nobody wants to know."""

@@ -22,6 +22,7 @@ from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config_watch import ConfigWatch, refresh_topics
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
+from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.limits import server_limits
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.membership import Membership
@@ -30,6 +31,7 @@ from minikafka.broker.network.dispatch import Dispatcher
 from minikafka.broker.network.net import Net, TcpNet
 from minikafka.broker.network.server import Listener, Server
 from minikafka.broker.replicas.loading import close, load
+from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.replicas.upkeep import Upkeep
 from minikafka.broker.replication.controller_link import ControllerLink
@@ -94,6 +96,7 @@ class Broker:
         self._controller: ControllerTask | None = None
         self._link: ControllerLink | None = None
         self._followers: Followers | None = None
+        self._groups: GroupCoordinator | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -170,10 +173,12 @@ class Broker:
         self._link = ControllerLink(context.broker_id, self._seams.net, self.config, self.metadata)
         self._followers = Followers(context, self._seams.net)
         proposals = IsrProposals(context, self._link)
-        context.partitions.on_role_changed = self._followers.on_role_changed
+        context.partitions.on_role_changed = self._on_role_changed
         context.partitions.on_proposal = proposals.add
         self._spawn(proposals.run(), "proposals for the ISR")
         self._spawn(proposals.watch_lag(), "followers' lag")
+        assert self._groups is not None
+        self._spawn(self._groups.run(), "expiry of offsets")
 
     async def _open_ports(self, context: Context) -> Dispatcher:
         seams, config = self._seams, self.config.broker
@@ -188,7 +193,9 @@ class Broker:
             self.statistics.controller,
         )
         control = {config.inter_broker_listener_name, config.control_plane_listener_name or ""}
-        dispatcher = Dispatcher(all_routes(context, self._controller), self.statistics, control)
+        groups = self._groups = GroupCoordinator(context)
+        self.metadata.on_topics_deleted = groups.on_topics_deleted
+        dispatcher = Dispatcher(all_routes(context, self._controller, groups), self.statistics, control)
         dispatcher.hold()
         self._server = Server(dispatcher, server_limits(config), seams.clock, seams.net, self.statistics)
         self.config.add_listener(self._on_config)
@@ -214,6 +221,11 @@ class Broker:
             host=socket.gethostname(),
         )
 
+    def _on_role_changed(self, partition: Partition) -> None:
+        assert self._followers is not None and self._groups is not None
+        self._followers.on_role_changed(partition)
+        self._groups.shards.on_role_changed(partition)
+
     async def _read_configs(self, topics: Iterable[str]) -> None:
         assert self._coord is not None
         try:
@@ -237,6 +249,9 @@ class Broker:
         if self._link is not None and self.context is not None and self.config.broker.controlled_shutdown_enable:
             await hand_over(self.context, self._link)
         await _cancel(self._tasks)
+        if self._groups is not None:
+            # Members that wait for each other are sent elsewhere, and do not keep us from stopping.
+            self._groups.stop()
         if self._controller is not None:
             await self._controller.stop()
         if self._server is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
+from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.handlers import (
     acls,
     api_versions,
@@ -12,10 +13,13 @@ from minikafka.broker.handlers import (
     control,
     features,
     fetch,
+    find_coordinator,
+    group_admin,
     groups,
     list_offsets,
     log_dirs,
     metadata,
+    offsets,
     produce,
     producers,
     quotas,
@@ -32,13 +36,14 @@ from minikafka.broker.handlers import (
 from minikafka.broker.network.dispatch import Route
 
 
-def all_routes(context: Context, controller: ControllerTask) -> list[Route]:
+def all_routes(context: Context, controller: ControllerTask, coordinator: GroupCoordinator) -> list[Route]:
     """Every row once; each key is served by one handler."""
     data = (control, fetch, list_offsets, metadata, produce, producers, records)
-    admin = (acls, cluster, configs, features, groups, log_dirs, quotas, sasl, scram, tokens)
+    admin = (acls, cluster, configs, features, find_coordinator, log_dirs, quotas, sasl, scram, tokens)
     rows = [row for family in (*data, *admin) for row in family.routes(context)]
     for family in (controller_requests, replicas, topics):
         rows += family.routes(context, controller)
+    rows += groups.routes(coordinator) + group_admin.routes(coordinator) + offsets.routes(context, coordinator)
     table = {row.api.key: row for row in rows}
     assert len(table) == len(rows), "an API is served twice"
     own = api_versions.route(table)

@@ -24,6 +24,7 @@ from minikafka.broker.coordinators.groups.members import (
     Synced,
     SyncReply,
 )
+from minikafka.broker.coordinators.groups.offsets import Offsets
 from minikafka.broker.coordinators.groups.replacing import replace
 from minikafka.broker.coordinators.groups.states import ANSWERS, Event, State, Wish, can_rebalance, next_state
 from minikafka.protocol.errors import (
@@ -54,6 +55,7 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.members = Members()
+        self.offsets = Offsets()
         self.wake_at: int | None = None
         self._rebalance_at: int | None = None
         self._sync_at: int | None = None

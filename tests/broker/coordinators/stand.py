@@ -50,8 +50,6 @@ class Stand:
         while self.group.wake_at is not None and self.group.wake_at <= until:
             self.now = max(self.now, self.group.wake_at)
             self.group.on_time(self.now)
-            if self.group.wake_at is not None and self.group.wake_at <= self.now:
-                self.now += 1
         self.now = max(self.now, until)
 
     def join(self, member_id: str = "", instance_id: str | None = None, **others: Any) -> list[Joined]:

@@ -133,7 +133,7 @@ def test_follower_that_joins_again_unchanged_disturbs_nobody() -> None:
     stand = Stand()
     leader, other = stand.stable(2)
     assert stand.join(other)[0].generation == 1
-    assert stand.group.state is State.STABLE
+    assert stand.heartbeat(leader, 1) == ErrorCode.NONE
     stand.join(leader)
     assert stand.group.state is State.PREPARING_REBALANCE
 

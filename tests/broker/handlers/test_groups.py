@@ -1,29 +1,143 @@
-"""FindCoordinator before there are coordinators."""
+"""The handlers of groups and offsets, of one broker that leads the partition in which they are kept."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from minikafka.broker.handlers import groups
+from minikafka.broker.context import Context
+from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
+from minikafka.broker.handlers import find_coordinator, group_admin, groups, offsets
+from minikafka.broker.internal_topics import GROUP_OFFSETS
+from minikafka.broker.network.dispatch import Route
+from minikafka.broker.zookeeper.topic_nodes import TopicNode, topic_path
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.messages.groups import FindCoordinatorRequest
+from minikafka.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    JoinGroupRequest,
+    ListGroupsRequest,
+)
+from minikafka.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 from tests.broker.handlers.station import Station, station
+
+
+def _routes(context: Context) -> list[Route]:
+    coordinator = GroupCoordinator(context)
+    context.partitions.on_role_changed = coordinator.shards.on_role_changed
+    context.metadata.on_topics_deleted = coordinator.on_topics_deleted
+    rows = find_coordinator.routes(context) + groups.routes(coordinator)
+    return rows + group_admin.routes(coordinator) + offsets.routes(context, coordinator)
 
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Station]:
-    async with station(groups.routes) as made:
+    settings = {"offsets.topic.replication.factor": "3", "group.initial.rebalance.delay.ms": "0"}
+    async with station(_routes, settings) as made:
         yield made
 
 
+@pytest.fixture
+async def coordinator(broker: Station) -> Station:
+    await broker.add_topic(GROUP_OFFSETS, replicas=(1,))
+    await broker.add_topic("orders", replicas=(1,))
+
+    async with asyncio.timeout(30):
+        while (await broker.ask(ListGroupsRequest(), 0)).error_code:
+            await asyncio.sleep(0.01)
+    return broker
+
+
+def _commit(offset: int, group: str = "g", partition: int = 0) -> OffsetCommitRequest:
+    one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="m")
+    return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name="orders", partitions=[one])])
+
+
+def _fetch(group: str = "g") -> OffsetFetchRequest:
+    return OffsetFetchRequest(
+        group_id=group, topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])], groups=[]
+    )
+
+
 @pytest.mark.parametrize("version", range(7))
-async def test_nobody_coordinates(broker: Station, version: int) -> None:
-    """A retriable answer, for one key or for each of many."""
+async def test_topic_is_made_when_it_is_first_asked_for(broker: Station, version: int) -> None:
+    """A retriable answer, for one key or for each of many, until it is there."""
     answer = await broker.ask(FindCoordinatorRequest(key="a", coordinator_keys=["a", "b"]), version)
     found = [answer] if version < 4 else answer.coordinators
     assert [one.error_code for one in found] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * (1 if version < 4 else 2)
     assert {(one.node_id, one.host, one.port) for one in found} == {(-1, "", -1)}
-    if version >= 4:
-        assert [one.key for one in found] == ["a", "b"]
+    path = topic_path(GROUP_OFFSETS)
+    async with asyncio.timeout(30):
+        while await broker.coord.exists(path) is None:
+            await asyncio.sleep(0.01)
+    node = TopicNode.decode(path, (await broker.coord.get(path))[0])
+    assert len(node.partitions) == 50
+    assert {len(each.replicas) for each in node.partitions.values()} == {3}
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_the_leader_coordinates(coordinator: Station, version: int) -> None:
+    answer = await coordinator.ask(FindCoordinatorRequest(key="a", coordinator_keys=["a"]), version)
+    found = answer if version < 4 else answer.coordinators[0]
+    assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1, "dialled", 19092)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_nobody_coordinates_transactions(coordinator: Station, version: int) -> None:
+    asked = FindCoordinatorRequest(key="a", key_type=1, coordinator_keys=["a"])
+    answer = await coordinator.ask(asked, version)
+    assert (answer if version < 4 else answer.coordinators[0]).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_others_do_not_coordinate(broker: Station) -> None:
+    await broker.add_topic(GROUP_OFFSETS, replicas=(2, 3))
+    asked = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, member_id="", protocol_type="c", protocols=[])
+    assert (await broker.ask(asked, 5)).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await broker.ask(_fetch(), 5)).error_code == ErrorCode.NOT_COORDINATOR
+    old = await broker.ask(_fetch(), 1)
+    assert old.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    described = await broker.ask(DescribeGroupsRequest(groups=["g"]), 5)
+    assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+    deleted = await broker.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+    assert deleted.results[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", range(10))
+async def test_commit_and_fetch(coordinator: Station, version: int) -> None:
+    committed = await coordinator.ask(_commit(5), version)
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    asked = _fetch()
+    assert asked.topics is not None
+    asked.groups = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+    answer = await coordinator.ask(asked, version)
+    found = (answer if version < 8 else answer.groups[0]).topics[0].partitions[0]
+    assert (found.committed_offset, found.metadata) == (5, "m")
+
+
+async def test_unknown_partitions_are_not_committed(coordinator: Station) -> None:
+    answer = await coordinator.ask(_commit(5, partition=1), 8)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await coordinator.ask(ListGroupsRequest(), 4)).groups == []
+
+
+async def test_deleted_groups_are_gone(coordinator: Station) -> None:
+    await coordinator.ask(_commit(5), 8)
+    listed = (await coordinator.ask(ListGroupsRequest(), 4)).groups
+    assert [(each.group_id, each.group_state, each.protocol_type) for each in listed] == [("g", "Empty", "")]
+    answer = await coordinator.ask(DeleteGroupsRequest(groups_names=["g", "other", "g"]), 2)
+    assert [(each.group_id, each.error_code) for each in answer.results] == [
+        ("g", ErrorCode.NONE),
+        ("other", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    assert (await coordinator.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups[0].group_state == "Dead"
+    assert (await coordinator.ask(_fetch(), 5)).topics[0].partitions[0].committed_offset == -1

@@ -12,25 +12,15 @@ FOLLOWER: Final = "a follower of"
 """Where a step goes that is left out while there are no followers."""
 
 NEEDS: Final[dict[str, tuple[str, ...]]] = {
-    "groups": (
-        "describe-groups-*",
-        "find-coordinator-*",
-        "heartbeat-*",
-        "join-group-*",
-        "leave-group-*",
-        "list-groups-*",
-        "offset-commit-*",
-        "offset-delete*",
-        "offset-fetch-*",
-        "rebalance-*",
-        "sync-group-*",
-    ),
     "transactions": (
         "add-offsets-to-txn-*",
         "add-partitions-to-txn-*",
         "end-txn-*",
         "fetch-aborted-transaction-*",
         "fetch-two-transactions-*",
+        "find-coordinator-batched-*",
+        "find-coordinator-empty-key-v3",
+        "find-coordinator-v[123]",
         "init-producer-id-*",
         "list-transactions-*",
         "txn-*",

@@ -1,0 +1,111 @@
+"""What a group has committed, partition by partition. Pure.
+
+A commit counts when it is in the log of all in-sync replicas. Several may be under way at once, and may come back in
+another order than they were written in: what stands later in the log is what holds.
+
+Offsets that are committed within a transaction wait for its end, whoever reads then gets them or does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+Name: TypeAlias = tuple[str, int]
+"""A topic and a partition."""
+
+
+class Commit(NamedTuple):
+    """One committed offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int | None = None
+    """As only old clients ask for; otherwise the broker's retention decides."""
+
+
+class _Kept(NamedTuple):
+    commit: Commit
+    log_offset: int
+
+
+class Offsets:
+    """See the module's description."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Name, _Kept] = {}
+        self._under_way: Counter[Name] = Counter()
+        self._transactions: dict[int, dict[Name, _Kept]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return self.is_empty_without(())
+
+    def is_empty_without(self, names: Collection[Name]) -> bool:
+        """Whether nothing would be left without these."""
+        is_waiting = bool(self._transactions) or any(count > 0 for count in self._under_way.values())
+        return not is_waiting and self._kept.keys() <= set(names)
+
+    def get(self, name: Name) -> Commit | None:
+        kept = self._kept.get(name)
+        return None if kept is None else kept.commit
+
+    def names(self) -> list[Name]:
+        return list(self._kept)
+
+    def is_unstable(self, name: Name) -> bool:
+        """Whether a transaction that has not ended may change it."""
+        return any(name in each for each in self._transactions.values())
+
+    # --------------------------------------------------------------------------------------------- committing
+
+    def begin(self, names: Iterable[Name]) -> None:
+        """These are being written: a group that waits for them is not forgotten."""
+        # A list, since a mapping would be added up by its values.
+        self._under_way.update(list(names))
+
+    def finish(self, commits: Mapping[Name, Commit], log_offset: int | None) -> None:
+        """They are in the log, from this offset on; or it is not known, if it is None."""
+        self._under_way.subtract(list(commits))
+        self._under_way += Counter()
+        if log_offset is not None:
+            for name, commit in commits.items():
+                self.put(name, commit, log_offset)
+
+    def put(self, name: Name, commit: Commit, log_offset: int) -> None:
+        known = self._kept.get(name)
+        if known is None or known.log_offset < log_offset:
+            self._kept[name] = _Kept(commit, log_offset)
+
+    def remove(self, names: Iterable[Name]) -> None:
+        for name in names:
+            self._kept.pop(name, None)
+
+    # ------------------------------------------------------------------------------------------- transactions
+
+    def put_pending(self, producer_id: int, name: Name, commit: Commit, log_offset: int) -> None:
+        self._transactions.setdefault(producer_id, {})[name] = _Kept(commit, log_offset)
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
+        for name, kept in self._transactions.pop(producer_id, {}).items():
+            if is_committed:
+                self.put(name, *kept)
+
+    # ------------------------------------------------------------------------------------------------ expiring
+
+    def expired(
+        self, now_ms: int, retention_ms: int, unused_since_ms: int | None, in_use: Collection[str] = ()
+    ) -> list[Name]:
+        """What was kept for long enough: since the group is unused, or if that is None, since it was committed."""
+        found = []
+        for name, (commit, _) in self._kept.items():
+            if name[0] in in_use or self._under_way[name] > 0:
+                continue
+            since_ms = commit.commit_ms if unused_since_ms is None else unused_since_ms
+            until_ms = since_ms + retention_ms if commit.expire_ms is None else commit.expire_ms
+            if now_ms >= until_ms:
+                found.append(name)
+        return found

@@ -1,0 +1,239 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: where groups have got to.
+
+- All versions of OffsetCommit write to `__consumer_offsets`, also v0, which once wrote to ZooKeeper. v1 alone may say
+  when it was committed, v2 to v4 for how long it is to be kept.
+- OffsetFetch of what was never committed is offset -1 and no error. v2 can ask for all there is, v8 for many groups.
+  Before v2 there is no place for the error of a group, so each partition has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Final
+
+from minikafka.broker.context import Context
+from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
+from minikafka.broker.coordinators.groups.group import Group
+from minikafka.broker.coordinators.groups.offsets import Commit, Name
+from minikafka.broker.coordinators.groups.shard import OFFSET_ERRORS, told
+from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
+from minikafka.protocol.apis import APIS
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseGroupPartition,
+    OffsetFetchResponseGroupTopic,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+_MANY_GROUPS_SINCE: Final = 8
+_GROUP_ERROR_SINCE: Final = 2
+_NO_COMMIT: Final = Commit(-1, -1, "", -1)
+
+Wanted = list[tuple[str, list[int]]]
+Found = list[tuple[str, list[tuple[int, Commit, ErrorCode]]]]
+
+
+def routes(context: Context, coordinator: GroupCoordinator) -> list[Route]:
+    handler = _OffsetsHandler(context, coordinator)
+    return [
+        Route(APIS[8], handler.commit, Operation.READ, Resource.GROUP),
+        Route(APIS[9], handler.fetch, Operation.DESCRIBE, Resource.GROUP),
+        Route(APIS[47], handler.delete, Operation.DELETE, Resource.GROUP),
+    ]
+
+
+class _OffsetsHandler:
+    """See the module's description."""
+
+    def __init__(self, context: Context, coordinator: GroupCoordinator) -> None:
+        self._context = context
+        self._coordinator = coordinator
+
+    # ----------------------------------------------------------------------------------------------- committing
+
+    def commit(self, call: Call) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        request: OffsetCommitRequest = call.request
+        codes, commits = self._sort_out(call)
+        if not commits:
+            return _committed(request, codes)
+        member = (request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+        try:
+            future = self._coordinator.commit(request.group_id, member, commits)
+        except KafkaError as error:
+            return _committed(request, codes, error)
+        if future.done():
+            return _committed(request, codes, future.result())
+        return self._commit_later(request, codes, future)
+
+    async def _commit_later(
+        self, request: OffsetCommitRequest, codes: dict[Name, ErrorCode], future: asyncio.Future[KafkaError | None]
+    ) -> OffsetCommitResponse:
+        error = await future
+        return _committed(request, codes, None if error is None else told(error, OFFSET_ERRORS))
+
+    def _sort_out(self, call: Call) -> tuple[dict[Name, ErrorCode], dict[Name, Commit]]:
+        """What is wrong with some offsets, and all others as they are to be kept."""
+        request: OffsetCommitRequest = call.request
+        now_ms, retention_ms = self._context.clock.wall_ms(), request.retention_time_ms
+        expire_ms = None if retention_ms < 0 else now_ms + retention_ms
+        codes: dict[Name, ErrorCode] = {}
+        commits: dict[Name, Commit] = {}
+        for topic in request.topics:
+            for each in topic.partitions:
+                name, metadata = (topic.name, each.partition_index), each.committed_metadata or ""
+                if self._context.metadata.partition(*name) is None:
+                    codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif len(metadata) > self._context.config.broker.offset_metadata_max_bytes:
+                    codes[name] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    commit_ms = now_ms if each.commit_timestamp < 0 else each.commit_timestamp
+                    commits[name] = Commit(
+                        each.committed_offset, each.committed_leader_epoch, metadata, commit_ms, expire_ms
+                    )
+        return codes, commits
+
+    # ------------------------------------------------------------------------------------------------- fetching
+
+    def fetch(self, call: Call) -> OffsetFetchResponse:
+        request: OffsetFetchRequest = call.request
+        if call.version >= _MANY_GROUPS_SINCE:
+            return OffsetFetchResponse(groups=[self._fetch_group(each, request) for each in request.groups])
+        wanted = None if request.topics is None else [(each.name, each.partition_indexes) for each in request.topics]
+        try:
+            found, code = self._find(request.group_id, wanted, request.require_stable), ErrorCode.NONE
+        except KafkaError as error:
+            found, code = [], error.code
+            if call.version < _GROUP_ERROR_SINCE:
+                found = [(topic, [(each, _NO_COMMIT, code) for each in indexes]) for topic, indexes in wanted or ()]
+        return OffsetFetchResponse(
+            error_code=code,
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=index,
+                            committed_offset=commit.offset,
+                            committed_leader_epoch=commit.leader_epoch,
+                            metadata=commit.metadata,
+                            error_code=error,
+                        )
+                        for index, commit, error in partitions
+                    ],
+                )
+                for topic, partitions in found
+            ],
+        )
+
+    def _fetch_group(self, asked: OffsetFetchRequestGroup, request: OffsetFetchRequest) -> OffsetFetchResponseGroup:
+        wanted = None if asked.topics is None else [(each.name, each.partition_indexes) for each in asked.topics]
+        try:
+            found = self._find(asked.group_id, wanted, request.require_stable)
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.code)
+        return OffsetFetchResponseGroup(
+            group_id=asked.group_id,
+            topics=[
+                OffsetFetchResponseGroupTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetFetchResponseGroupPartition(
+                            partition_index=index,
+                            committed_offset=commit.offset,
+                            committed_leader_epoch=commit.leader_epoch,
+                            metadata=commit.metadata,
+                            error_code=error,
+                        )
+                        for index, commit, error in partitions
+                    ],
+                )
+                for topic, partitions in found
+            ],
+        )
+
+    def _find(self, group_id: str, wanted: Wanted | None, require_stable: bool) -> Found:
+        group = self._coordinator.group(group_id)
+        if wanted is None:
+            wanted = _by_topic([] if group is None else group.offsets.names())
+        return [
+            (topic, [_look_up(group, (topic, each), require_stable) for each in indexes]) for topic, indexes in wanted
+        ]
+
+    # -------------------------------------------------------------------------------------------------- deleting
+
+    def delete(self, call: Call) -> Awaitable[OffsetDeleteResponse]:
+        return self._delete(call.request)
+
+    async def _delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+        known = [name for name in wanted if name[0] in self._context.metadata.topics]
+        try:
+            codes = await self._coordinator.delete_offsets(request.group_id, known)
+        except KafkaError as error:
+            return OffsetDeleteResponse(error_code=error.code, topics=[])
+        return OffsetDeleteResponse(
+            topics=[
+                OffsetDeleteResponseTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetDeleteResponsePartition(
+                            partition_index=index,
+                            error_code=codes.get((topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                        )
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in _by_topic(wanted)
+            ]
+        )
+
+
+def _look_up(group: Group | None, name: Name, require_stable: bool) -> tuple[int, Commit, ErrorCode]:
+    if group is None:
+        return name[1], _NO_COMMIT, ErrorCode.NONE
+    if require_stable and group.offsets.is_unstable(name):
+        return name[1], _NO_COMMIT, ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return name[1], group.offsets.get(name) or _NO_COMMIT, ErrorCode.NONE
+
+
+def _by_topic(names: Iterable[Name]) -> Wanted:
+    topics: dict[str, list[int]] = {}
+    for topic, index in names:
+        topics.setdefault(topic, []).append(index)
+    return list(topics.items())
+
+
+def _committed(
+    request: OffsetCommitRequest, codes: dict[Name, ErrorCode], error: KafkaError | None = None
+) -> OffsetCommitResponse:
+    """An error of the group is that of every offset that has none of its own."""
+    other = ErrorCode.NONE if error is None else error.code
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=codes.get((topic.name, each.partition_index), other),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
