@@ -174,6 +174,17 @@ class Leadership:
             and broker_epochs.get(broker_id) == follower.broker_epoch
         )
 
+    def idle_outside(self, end_offset: int, broker_epochs: Mapping[int, int]) -> list[int]:
+        """Followers that have everything and are not in sync.
+
+        A follower says no more of a partition in which nothing happens. When it last did, it may not have been known to
+        be alive, or another proposal was under way; nobody would ever look at it again.
+        """
+        if self.proposed is not None or len(self.isr) > len(self.followers):
+            return []
+        outside = (each for each, follower in self.followers.items() if follower.log_end_offset == end_offset)
+        return [each for each in outside if self.may_join(each, end_offset, broker_epochs)]
+
     def out_of_sync(self, at: Moment) -> set[int]:
         """Members of the ISR that lag behind for too long."""
         followers = ((each, self.followers[each]) for each in self.isr if each in self.followers)

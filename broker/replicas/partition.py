@@ -134,8 +134,7 @@ class Partition:
             self._keepers.flusher.request(self.log, self.log.log_end_offset, self._on_synced)
         if leadership.is_recovering:
             # What could be recovered was when the log was loaded; the controller may forget how it came to this.
-            leadership.propose(leadership.isr)
-            self._keepers.on_proposal(self)
+            self._propose(leadership, leadership.isr)
         self.advance_high_watermark()
 
     def become_follower(self, state: PartitionState) -> None:
@@ -276,32 +275,34 @@ class Partition:
             # Late, from before its restart: it may not have any more what it had then.
             raise NotLeaderOrFollowerError(f"{self}: broker {fetch.broker_id} has been started anew since")
         follower.on_fetch(fetch, self.log.log_end_offset, self._keepers.clock.monotonic_ms())
-        if fetch.broker_id not in leadership.maximal_isr:
-            self._let_in(leadership, fetch.broker_id)
+        is_outside = leadership.proposed is None and fetch.broker_id not in leadership.maximal_isr
+        if is_outside and leadership.may_join(fetch.broker_id, self.log.high_watermark, self._keepers.broker_epochs()):
+            self._propose(leadership, (*leadership.isr, fetch.broker_id))
         self.advance_high_watermark()
 
-    def _let_in(self, leadership: Leadership, broker_id: int) -> None:
-        epochs = self._keepers.broker_epochs()
-        if leadership.proposed is None and leadership.may_join(broker_id, self.log.high_watermark, epochs):
-            leadership.propose((*leadership.isr, broker_id))
-            self._keepers.on_proposal(self)
+    def expand_isr(self) -> None:
+        """Propose to let in followers that have everything, and so nothing more to say of themselves."""
+        leadership, epochs = self.leadership, self._keepers.broker_epochs()
+        if leadership is not None and (joining := leadership.idle_outside(self.log.log_end_offset, epochs)):
+            self._propose(leadership, (*leadership.isr, *joining))
+
+    def _propose(self, leadership: Leadership, isr: tuple[int, ...]) -> None:
+        leadership.propose(isr)
+        self._keepers.on_proposal(self)
 
     def shrink_isr(self) -> None:
         """Propose to do without followers that lag behind for too long."""
         leadership = self.leadership
         if leadership is None or leadership.proposed is not None:
             return
-        late = leadership.out_of_sync(self._moment())
-        if late:
+        if late := leadership.out_of_sync(self._moment()):
             log.info("%s: followers %s are not in sync any more", self, sorted(late))
-            leadership.propose(tuple(each for each in leadership.isr if each not in late))
-            self._keepers.on_proposal(self)
+            self._propose(leadership, tuple(each for each in leadership.isr if each not in late))
 
     def _moment(self) -> Moment:
         keepers = self._keepers
-        return Moment(
-            self.log.log_end_offset, keepers.clock.monotonic_ms(), keepers.lag_ms_max(), keepers.broker_epochs()
-        )
+        now_ms = keepers.clock.monotonic_ms()
+        return Moment(self.log.log_end_offset, now_ms, keepers.lag_ms_max(), keepers.broker_epochs())
 
     def settle_isr(self, leadership: Leadership) -> None:
         """A proposal was answered: producers may have waited for it."""

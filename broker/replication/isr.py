@@ -29,6 +29,7 @@ from minikafka.protocol.errors import ErrorCode
 log: Final = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.25
 
 # Asked of the wrong broker, or too early: the same can be asked again.
 _ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
@@ -72,12 +73,20 @@ class IsrProposals:
                 self._news.set()
 
     async def watch_lag(self) -> None:
-        """Look from time to time whether followers keep up, until cancelled."""
+        """Look from time to time whether followers keep up, or have caught up, until cancelled."""
+        clock, config = self._context.clock, self._context.config
+        looked_ms = clock.monotonic_ms()
         while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            partitions = list(self._context.partitions.all.values())
+            for partition in partitions:
+                partition.expand_isr()
+            now_ms = clock.monotonic_ms()
             # Half of the time that a follower has, so that none has more than half as long again.
-            await asyncio.sleep(self._context.config.broker.replica_lag_time_max_ms / 2000)
-            for partition in list(self._context.partitions.all.values()):
-                partition.shrink_isr()
+            if now_ms - looked_ms >= config.broker.replica_lag_time_max_ms / 2:
+                looked_ms = now_ms
+                for partition in partitions:
+                    partition.shrink_isr()
 
     async def _ask(self, proposals: Iterable[_Proposal]) -> bool:
         """Whether there was an answer for all of them."""

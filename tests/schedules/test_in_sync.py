@@ -17,7 +17,7 @@ from minikafka.broker.replicas.partition import Partition, Promise
 from minikafka.broker.zookeeper.topic_nodes import StateNode
 from minikafka.protocol.control import ProposedPartition
 from minikafka.protocol.errors import RequestTimedOutError
-from tests.schedules.stage import Attempt, must_fail, must_hold, play
+from tests.schedules.stage import Attempt, must, must_fail, must_hold, play
 from tests.sim.client import host_of
 from tests.sim.cluster import LAG_SECONDS, SimCluster
 
@@ -300,6 +300,36 @@ async def _elect_without_two(cluster: SimCluster, one: int, other: int) -> None:
     await cluster.until_leads(G)
 
 
+# --------------------------------------------------------------------- nothing more to say, and not in sync
+
+
+async def caught_up_at_the_wrong_moment() -> None:
+    """F and G come back with all there is. They say so once, and that may be before L knows that they are alive, or
+    while L is asking for the other. As too few are in sync nothing can be written, so they have nothing more to fetch.
+    """
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic()
+    await cluster.client.produce(L, b"m1")
+    await cluster.wait(1)
+    for broker_id in (F, G):
+        cluster.kill(broker_id)
+    await cluster.until_in_sync(L)
+    # So that L hears of them last.
+    cluster.network.cut(host_of(C), host_of(L))
+    for broker_id in (F, G):
+        await cluster.boot(broker_id)
+    await cluster.wait(2)
+    cluster.network.heal(host_of(C), host_of(L))
+    await cluster.wait(10)
+    must(set(cluster.state().isr) == {L, F, G}, "nobody gets into the ISR, and so nothing can be written")
+    await cluster.client.produce(L, b"m2")
+    must_hold(cluster, L, b"m1", b"m2")
+
+
+def looked_at_when_they_fetch_only(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "expand_isr", lambda self: None)
+
+
 STORIES: list[Any] = [
     smaller_isr_that_nobody_wrote,
     larger_isr_of_which_nobody_heard,
@@ -308,6 +338,7 @@ STORIES: list[Any] = [
     in_sync_after_a_restart,
     proposal_of_a_deposed_leader,
     too_few_in_sync_after_the_append,
+    caught_up_at_the_wrong_moment,
 ]
 
 MUTANTS: list[Any] = [
@@ -318,6 +349,7 @@ MUTANTS: list[Any] = [
     (in_sync_after_a_restart, any_process_of_a_broker_will_do),
     (proposal_of_a_deposed_leader, proposals_are_written_as_they_come),
     (too_few_in_sync_after_the_append, enough_at_the_append_is_enough),
+    (caught_up_at_the_wrong_moment, looked_at_when_they_fetch_only),
 ]
 
 
