@@ -120,7 +120,7 @@ class _Fetch:
             self._sessions.close(request.session_id)
             self._wanted = wanted_partitions(request, self._uses_ids)
             if request.session_epoch == INITIAL_EPOCH:
-                watch = DataWatch(self._readable_end)
+                watch = DataWatch(self._reader.readable_end)
                 session = self._sessions.create(self._uses_ids, self._reader.is_follower, now_ms, watch)
                 if session is not None:
                     self._session, self._watch = session, watch
@@ -245,7 +245,7 @@ class _Fetch:
         deadline_ms = clock.monotonic_ms() + self._request.max_wait_ms
         watch = self._watch
         if watch is None:
-            watch = self._watch = DataWatch(self._readable_end)
+            watch = self._watch = DataWatch(self._reader.readable_end)
             # Nothing can have happened since they were read.
             for key, partition in self._partitions.items():
                 watch.look_at(key, partition)
@@ -258,15 +258,14 @@ class _Fetch:
                     # The next request of the session tells what this one would have, and what it names itself is not
                     # for this one to tell: the reader would not know where it begins.
                     return FetchResponse(session_id=self._request.session_id)
-                await self._read(work)
+                try:
+                    self._read_now()
+                except ColdRead:
+                    await self._read(work)
             return self._answer()
         finally:
             if self._session is None:
                 watch.close()
-
-    def _readable_end(self, partition: Partition) -> int:
-        reader = self._reader
-        return partition.bound(is_committed=reader.is_committed, is_follower=reader.is_follower).offset
 
     # --------------------------------------------------------------------------------------------- answering
 

@@ -40,6 +40,13 @@ class Reader(NamedTuple):
     def is_follower(self) -> bool:
         return self.follower_id >= 0
 
+    def readable_end(self, partition: Partition) -> int:
+        """The offset below which it sees what a partition has."""
+        log = partition.log
+        if self.follower_id >= 0:
+            return log.log_end_offset
+        return log.last_stable_offset if self.is_committed else log.high_watermark
+
 
 class Budget:
     """How many bytes an answer may still hold; the first to take from it may take more."""
@@ -82,7 +89,8 @@ class PartitionRead:
         if not reader.may_read_follower:
             partition.check_leader()
         partition.check_online()
-        bound = partition.bound(is_committed=reader.is_committed, is_follower=reader.is_follower)
+        is_follower = reader.follower_id >= 0
+        bound = partition.bound(is_committed=reader.is_committed, is_follower=is_follower)
         self._bound = bound
         self.has_more = wanted.fetch_offset < bound.offset
         """Whether there is something to read from here, in this answer or, as long as nothing else is wanted, later."""
@@ -96,7 +104,7 @@ class PartitionRead:
         self._generation = partition.log.generation
         self._max_bytes = min(wanted.partition_max_bytes, budget.left)
         self._plan = self._planned(wanted)
-        if reader.is_follower and self.answer.diverging_epoch is None:
+        if is_follower and self.answer.diverging_epoch is None:
             partition.on_follower_fetch(
                 FollowerFetch(reader.follower_id, reader.follower_epoch, wanted.fetch_offset, wanted.log_start_offset)
             )
@@ -119,7 +127,7 @@ class PartitionRead:
         """Read what is in memory; raises ColdRead if it is not."""
         if self._plan is not None:
             try:
-                self._finish(self._plan.run_nowait())
+                self._finish(self._plan.run_nowait() if self.has_more else b"")
             except StorageError as error:
                 self._fail(error)
 
@@ -151,13 +159,11 @@ class PartitionRead:
             data = b""
         self._budget.take(len(data))
         self.answer.records = data
-        if self.reader.is_committed and data:
-            self.answer.aborted_transactions = self._aborted(data)
-        elif self.reader.is_committed:
-            self.answer.aborted_transactions = []
+        if self.reader.is_committed:
+            self.answer.aborted_transactions = self._aborted(data) if data else []
         statistics = self.partition.statistics
         statistics.fetch_requests += 1
-        if self.reader.is_follower:
+        if self.reader.follower_id >= 0:
             statistics.replication_bytes_out += len(data)
         else:
             statistics.bytes_out += len(data)
