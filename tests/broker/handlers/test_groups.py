@@ -53,7 +53,7 @@ async def coordinator(broker: Station) -> Station:
     await broker.add_topic("orders", replicas=(1,))
 
     async with asyncio.timeout(30):
-        while (await broker.ask(ListGroupsRequest(), 0)).error_code:
+        while (await broker.ask(ListGroupsRequest(), 0)).error_code:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return broker
 
@@ -78,7 +78,7 @@ async def test_topic_is_made_when_it_is_first_asked_for(broker: Station, version
     assert {(one.node_id, one.host, one.port) for one in found} == {(-1, "", -1)}
     path = topic_path(GROUP_OFFSETS)
     async with asyncio.timeout(30):
-        while await broker.coord.exists(path) is None:
+        while await broker.coord.exists(path) is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     node = TopicNode.decode(path, (await broker.coord.get(path))[0])
     assert len(node.partitions) == 50
