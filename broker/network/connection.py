@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._takes_requests = True
         # Nothing more will come: closed as soon as nothing is owed.
         self._is_ending = False
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], None] = {}
 
     # ------------------------------------------------------------------------------- the transport's calls
 
@@ -191,8 +191,8 @@ class Connection(asyncio.BufferedProtocol):
             self._finish(slot, reply)
         else:
             task = asyncio.ensure_future(self._await(slot, reply))
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            self._waiting[task] = None
+            task.add_done_callback(self._waiting.pop)
         self._regulate()
 
     async def _await(self, slot: _Slot, reply: Awaitable[Parts | None]) -> None:

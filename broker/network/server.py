@@ -69,7 +69,8 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._sweeper: asyncio.Task[None] | None = None
         self._none_left = asyncio.Event()
-        self.connections: set[Connection] = set()
+        # In the order in which they came, so that a simulated run is the same every time.
+        self.connections: dict[Connection, None] = {}
         self._is_stopping = False
 
     async def start(self, listeners: Iterable[Listener]) -> list[Listener]:
@@ -117,13 +118,13 @@ class Server:
         if self._per_ip[host] >= limits.per_ip_overrides.get(host, limits.connections_per_ip_max):
             log.warning("%s: refused, it has %d connections already", host, self._per_ip[host])
             return False
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_ip[host] += 1
         return True
 
     def dismiss(self, connection: Connection) -> None:
         if connection in self.connections:
-            self.connections.remove(connection)
+            del self.connections[connection]
             self.statistics[connection.listener].closed += 1
             self._per_ip[connection.peer_host] -= 1
             if not self._per_ip[connection.peer_host]:
