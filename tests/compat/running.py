@@ -18,7 +18,7 @@ START_S = 60
 STOP_S = 30
 
 # What a broker that has nothing to complain about never prints.
-COMPLAINT = re.compile(r"Traceback|\b(?:ERROR|CRITICAL|FATAL)\b|\blevel[\"=: ]+(?:error|critical)", re.IGNORECASE)
+COMPLAINT = re.compile(r"Traceback|\b(?:ERROR|CRITICAL|FATAL)\b")
 
 
 class Broker(NamedTuple):

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
-# Brokers hold one copy of each partition.
-REPLICATION_FACTOR = 1
+# Every broker has a copy of every partition.
+REPLICATION_FACTOR = 3
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -34,6 +34,10 @@ EXPECTED = {
     "test_describe_group_exists": GROUPS,
     "test_delete_groups": GROUPS,
     "test_delete_groups_with_errors": GROUPS,
+    "test_kafka_consumer__offset_commit_resume": GROUPS,
+    "test_kafka_consumer_max_bytes_one_msg": GROUPS,
+    "test_group": GROUPS,
+    "test_heartbeat_thread": GROUPS,
     "test_transactional_producer_messages": TRANSACTIONS,
     "test_transactional_producer_offsets": TRANSACTIONS,
 }

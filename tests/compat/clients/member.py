@@ -1,0 +1,158 @@
+"""A member of a group as a process of its own, so that it can be killed: `python -m tests.compat.clients.member ...`.
+
+It prints what happens to it, one JSON object a line: `{"assigned": [0, 2]}` are all partitions it has from then on,
+`{"read": [partition, offset, value]}` a record. What it has read is committed before it reads on. SIGTERM has it leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+SESSION_MS = 6_000
+HEARTBEAT_MS = 500
+POLL_S = 0.1
+
+
+class Ended:
+    """Whether it is to leave."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: self._event.set())
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
+
+
+def tell(**what: Any) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def tell_assigned(partitions: Iterable[Any]) -> None:
+    tell(assigned=sorted(each.partition for each in partitions))
+
+
+def tell_read(record: Any) -> None:
+    tell(read=[record.partition, record.offset, (record.value or b"").decode()])
+
+
+def run_confluent(args: argparse.Namespace, ended: Ended) -> None:
+    from confluent_kafka import Consumer
+
+    config: dict[str, Any] = {
+        "bootstrap.servers": args.bootstrap,
+        "group.id": args.group,
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "partition.assignment.strategy": args.assignor,
+    }
+    if args.instance:
+        config["group.instance.id"] = args.instance
+    consumer = Consumer(config)
+    owned: list[Any] = []
+
+    def show() -> None:
+        now = consumer.assignment()
+        if now != owned:
+            owned[:] = now
+            tell_assigned(now)
+
+    consumer.subscribe([args.topic])
+    while not ended:
+        message = consumer.poll(POLL_S)
+        show()
+        if message is not None and message.error() is None:
+            tell(read=[message.partition(), message.offset(), (message.value() or b"").decode()])
+            consumer.commit(message, asynchronous=False)
+    consumer.close()
+
+
+def run_kafka_python(args: argparse.Namespace, ended: Ended) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            tell_assigned([])
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            tell_assigned(assigned)
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=args.bootstrap.split(","),
+        group_id=args.group,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **({"group_instance_id": args.instance} if args.instance else {}),
+    )
+    consumer.subscribe([args.topic], listener=Listener())
+    while not ended:
+        records = [each for some in consumer.poll(POLL_S * 1000).values() for each in some]
+        for record in records:
+            tell_read(record)
+        if records:
+            consumer.commit()
+    consumer.close()
+
+
+async def run_aiokafka(args: argparse.Namespace, ended: Ended) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            tell_assigned([])
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            tell_assigned(assigned)
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=args.bootstrap,
+        group_id=args.group,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        group_instance_id=args.instance,
+    )
+    consumer.subscribe([args.topic], listener=Listener())
+    await consumer.start()
+    while not ended:
+        found = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
+        records = [each for some in found.values() for each in some]
+        for record in records:
+            tell_read(record)
+        if records:
+            await consumer.commit()
+    await consumer.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("client", choices=["confluent", "kafka-python", "aiokafka"])
+    parser.add_argument("bootstrap")
+    parser.add_argument("group")
+    parser.add_argument("topic")
+    parser.add_argument("--instance")
+    parser.add_argument("--assignor", default="range")
+    args, ended = parser.parse_args(), Ended()
+    if args.client == "confluent":
+        run_confluent(args, ended)
+    elif args.client == "kafka-python":
+        run_kafka_python(args, ended)
+    else:
+        asyncio.run(run_aiokafka(args, ended))
+
+
+if __name__ == "__main__":
+    main()
