@@ -91,8 +91,15 @@ class FetchSession:
 
     def pending(self) -> dict[Key, FetchPartition]:
         """What may have news, in the order in which it gets its turn."""
-        found = self.watch.pending()
-        return {key: self.partitions[key].wanted for key in found if key in self.partitions}
+        found = {}
+        for key in self.watch.pending():
+            fetched = self.partitions.get(key)
+            if fetched is None:
+                # Another request has had it forgotten, while the answer to this one said that there is more of it.
+                self.watch.forget(key)
+            else:
+                found[key] = fetched.wanted
+        return found
 
     def news(self, answers: Iterable[tuple[Key, FetchablePartitionResponse]]) -> list[Key]:
         """The partitions that the client has to be told of."""

@@ -161,3 +161,12 @@ def test_the_number_of_the_next_request_starts_over() -> None:
     session.epoch = (1 << 31) - 1
     session.advance()
     assert session.epoch == 1
+
+
+def test_what_was_forgotten_is_not_looked_at_for_ever() -> None:
+    session = opened(sessions(), {0: 0, 1: 0})
+    session.update(request({}, forget=[1]))
+    # An answer that was on its way says that there is more of it.
+    session.watch.told([("t", 0), ("t", 1)])
+    assert list(session.pending()) == [("t", 0)]
+    assert session.watch.pending() == [("t", 0)]
