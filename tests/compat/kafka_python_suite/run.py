@@ -1,6 +1,6 @@
 """Runs kafka-python's integration tests and prints who passed, as a table for SCOREBOARD.md.
 
-    python -m tests.compat.kafka_python_suite.run [--bootstrap HOST:PORT] [--sources FOLDER] [producer] [admin]
+    python -m tests.compat.kafka_python_suite.run [--bootstrap HOST:PORT] [--sources FOLDER] [producer] [admin] [consumer]
 
 Ends well if exactly those tests fail that are expected to.
 """
@@ -22,22 +22,14 @@ from xml.etree import ElementTree
 from tests.compat.kafka_python_suite.lone_broker import lone_broker
 from tests.compat.kafka_python_suite.sources import INTEGRATION, KAFKA_VERSION, prepare
 
-FILES = ("producer", "admin")
+FILES = ("producer", "admin", "consumer")
 TEST_S = 20
 
-GROUPS = "consumer groups are not served yet"
 TRANSACTIONS = "transactions are not served yet"
 
 # Why a test cannot pass.
 EXPECTED = {
     "test_create_describe_delete_acls": "there is no authorizer, and Kafka without one fails here too",
-    "test_describe_group_exists": GROUPS,
-    "test_delete_groups": GROUPS,
-    "test_delete_groups_with_errors": GROUPS,
-    "test_kafka_consumer__offset_commit_resume": GROUPS,
-    "test_kafka_consumer_max_bytes_one_msg": GROUPS,
-    "test_group": GROUPS,
-    "test_heartbeat_thread": GROUPS,
     "test_transactional_producer_messages": TRANSACTIONS,
     "test_transactional_producer_offsets": TRANSACTIONS,
 }
