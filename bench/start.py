@@ -8,6 +8,7 @@ since Java keeps the classes of ZooKeeper for the next.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from typing import NamedTuple
@@ -76,6 +77,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--brokers", default="1,3")
     options = parser.parse_args()
+    # What is installed is compiled; without this it would be compiled at every start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     print(f"{'brokers':>7}{'ready, s':>12}{'goal':>8}{'first message, s':>18}{'idle, MB a broker':>20}   each round")
     start_once(1)
     reached = []
