@@ -83,9 +83,11 @@ def _checked(batch: BatchView) -> BatchView:
 class SimClient:
     """See the module's description."""
 
-    def __init__(self, network: Network, name: str = "client") -> None:
+    def __init__(self, network: Network, name: str = "client", patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        """Whoever does not answer for so long is given up."""
         self._net: SimNet = network.host(name)
         self._name = name
+        self._patience_seconds = patience_seconds
         self._peers: dict[int, Peer] = {}
 
     async def ask(self, broker_id: int, request: Request, version: int) -> Any:
@@ -93,7 +95,7 @@ class SimClient:
         peer = self._peers.get(broker_id)
         if peer is None or not peer.is_open:
             peer = self._peers[broker_id] = await Peer.connect(
-                self._net, host_of(broker_id), PORT, client_id=self._name, timeout_seconds=_PATIENCE_SECONDS
+                self._net, host_of(broker_id), PORT, client_id=self._name, timeout_seconds=self._patience_seconds
             )
         return await peer.ask(request, version)
 
@@ -125,7 +127,7 @@ class SimClient:
     async def ask_control(self, broker_id: int, request: ControlMessage, answer: type[_A]) -> _A:
         """What only brokers ask."""
         peer = await Peer.connect(
-            self._net, host_of(broker_id), PORT, client_id=self._name, timeout_seconds=_PATIENCE_SECONDS
+            self._net, host_of(broker_id), PORT, client_id=self._name, timeout_seconds=self._patience_seconds
         )
         return await peer.ask_control(request, answer)
 
@@ -161,9 +163,16 @@ class SimClient:
         _check(part.error_code)
         return part.base_offset
 
-    async def fetch(self, broker_id: int, offset: int, *, partition: int = 0, version: int = 10) -> list[Entry]:
+    async def fetch(
+        self, broker_id: int, offset: int, *, partition: int = 0, version: int = 10, leader_epoch: int = -1
+    ) -> list[Entry]:
         """What a consumer sees from an offset on, at once; from version 11 on a follower answers, too."""
-        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        wanted = FetchPartition(
+            partition=partition,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+        )
         request = FetchRequest(
             replica_id=-1,
             max_wait_ms=0,

@@ -175,6 +175,7 @@ class SimCluster:
     def __init__(self, brokers: int, settings: Mapping[str, str]) -> None:
         self._loop = asyncio.get_running_loop()
         self.seconds: Callable[[], float] = tick
+        self.session_seconds = int({**_SETTINGS, **settings}["zookeeper.session.timeout.ms"]) / 1000
         self.faults: list[str] = []
         self.network = Network(lambda: self.seconds())
         self.zookeeper = MemoryZooKeeper(lambda: int(self._loop.time() * 1000))
@@ -271,7 +272,7 @@ class SimCluster:
         self.is_zookeeper_up = True
         late, self._late = self._late, []
         for expire in late:
-            self._loop.call_later(SESSION_SECONDS, expire)
+            self._loop.call_later(self.session_seconds, expire)
         for node in self.nodes.values():
             if node.coord is not None:
                 node.process.run(node.coord.heal)
@@ -302,7 +303,7 @@ class SimCluster:
             elif still():
                 coord.expire()
 
-        self._loop.call_later(SESSION_SECONDS, expire)
+        self._loop.call_later(self.session_seconds, expire)
 
     def background(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Have something done by nobody in particular."""
