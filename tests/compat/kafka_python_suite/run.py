@@ -1,6 +1,6 @@
 """Runs kafka-python's integration tests and prints who passed, as a table for SCOREBOARD.md.
 
-    python -m tests.compat.kafka_python_suite.run [--bootstrap HOST:PORT] [--sources FOLDER] [producer] [admin] [consumer]
+    python -m tests.compat.kafka_python_suite.run [--bootstrap HOST:PORT] [--sources FOLDER] [producer admin consumer]
 
 Ends well if exactly those tests fail that are expected to.
 """
