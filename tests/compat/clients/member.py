@@ -73,7 +73,7 @@ def run_confluent(args: argparse.Namespace, ended: Ended) -> None:
         show()
         if message is not None and message.error() is None:
             tell(read=[message.partition(), message.offset(), (message.value() or b"").decode()])
-            consumer.commit(message, asynchronous=False)
+            consumer.commit(message=message, asynchronous=False)
     consumer.close()
 
 
