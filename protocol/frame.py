@@ -28,6 +28,7 @@ _GROWTH: Final = 4
 
 _size: Final = struct.Struct(">i")
 _pack_size_into: Final = _size.pack_into
+_unpack_size: Final = _size.unpack_from
 _PLACEHOLDER: Final = bytes(SIZE_BYTES)
 
 
@@ -83,16 +84,19 @@ class FrameReader:
         frames: list[bytes | bytearray] = []
         pos, end = 0, len(data)
         while end - pos >= SIZE_BYTES:
-            (size,) = _size.unpack_from(data, pos)
+            (size,) = _unpack_size(data, pos)
             if not 0 <= size <= self.frame_bytes_max:
                 raise DecodeError(f"frame of {size} bytes, at most {self.frame_bytes_max} are accepted")
-            start, pos = pos + SIZE_BYTES, pos + SIZE_BYTES + size
+            start = pos + SIZE_BYTES
+            pos = start + size
             if pos > end:
                 self._begin(size, data[start:])
                 self._head = b""
                 return frames
             frames.append(bytearray(data[start:pos]))
-        self._head = bytes(data[pos:])
+            if pos == end:
+                break
+        self._head = bytes(data[pos:]) if pos < end else b""
         return frames
 
     def _begin(self, size: int, first: memoryview) -> None:

@@ -122,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._backlog:
             self._backlog += frames
+        elif len(frames) == 1:
+            self._begin(frames[0])
         else:
             self._begin_all(frames)
         if self._out:
