@@ -24,13 +24,16 @@ BUSY_SECONDS = 2.0
 # Row -> how many faults.
 SHORT = {
     "kill -9 leader": 2,
+    "kill -9 controller": 1,
     "kill -9 all": 1,
     "SIGSTOP leader": 1,
-    "SIGSTOP ZooKeeper": 1,
+    "SIGSTOP controller": 1,
+    "SIGSTOP ZooKeeper": 2,
     "session expiry": 2,
     "leader cut from ZooKeeper": 1,
     "leader cut from followers": 2,
     "rolling restart": 1,
+    "topic delete and recreate": 1,
 }
 
 
