@@ -19,6 +19,10 @@ SESSION_MS = 6_000
 HEARTBEAT_MS = 500
 POLL_S = 0.1
 
+# kafka-python 3.0.12 loops for ever, and sends no heartbeats, if the time of a poll is up while it waits to be told its
+# partitions and its metadata changes in that moment.
+LONG_POLL_S = 2.0
+
 
 class Ended:
     """Whether it is to leave."""
@@ -98,7 +102,7 @@ def run_kafka_python(args: argparse.Namespace, ended: Ended) -> None:
     )
     consumer.subscribe([args.topic], listener=Listener())
     while not ended:
-        records = [each for some in consumer.poll(POLL_S * 1000).values() for each in some]
+        records = [each for some in consumer.poll(LONG_POLL_S * 1000).values() for each in some]
         for record in records:
             tell_read(record)
         if records:
