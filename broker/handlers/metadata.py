@@ -11,13 +11,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from minikafka.broker.topic_admin import auto_create
-
 from minikafka.broker.context import Context
 from minikafka.broker.endpoints import NodeAddress, endpoints_for
 from minikafka.broker.internal_topics import is_internal
 from minikafka.broker.metadata import NO_LEADER, Topic
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
+from minikafka.broker.topic_admin import auto_create
 from minikafka.broker.zookeeper.coord import CoordError
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.control import PartitionState
