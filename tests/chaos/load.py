@@ -7,6 +7,7 @@ outage that is measured is the cluster's and not the client's.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
@@ -91,7 +92,7 @@ class Producing(threading.Thread):
     def run(self) -> None:
         try:
             self._send_all()
-            self._producer.flush(FLUSH_SECONDS)
+            self._drain()
         except BaseException as failure:
             self.failure = failure
 
@@ -101,7 +102,21 @@ class Producing(threading.Thread):
             while sent < (time.monotonic() - began) * self.rate:
                 sent += 1
                 self._send()
-            self._producer.poll(_TURN_SECONDS)
+            self._poll(_TURN_SECONDS)
+
+    def _poll(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds)
+        except KafkaException:
+            # Something fatal; whoever listens to errors was told.
+            self._begin_anew()
+
+    def _drain(self) -> None:
+        """Until everything that was sent is known or given up."""
+        until = time.monotonic() + FLUSH_SECONDS
+        while len(self._producer) and time.monotonic() < until:
+            with contextlib.suppress(KafkaException):
+                self._producer.flush(_POLL_SECONDS)
 
     def _send(self) -> None:
         value, self._value = self._value, self._value + self._step
@@ -126,7 +141,7 @@ class Producing(threading.Thread):
             self._recorder.write(process, "fail", "send", **fields, note=str(error))
             if isinstance(error, KafkaException):
                 self._begin_anew()
-            self._producer.poll(_POLL_SECONDS)
+            self._poll(_POLL_SECONDS)
 
     def _make(self) -> Producer:
         def on_error(error: KafkaError) -> None:
@@ -138,7 +153,7 @@ class Producing(threading.Thread):
     def _begin_anew(self) -> None:
         """A producer to whom something fatal was said takes no more, and what it has may be anywhere."""
         self._producer.purge()
-        self._producer.flush(FLUSH_SECONDS)
+        self._drain()
         self._generation += 1
         self._process = f"{self.name}-{self._generation}"
         self._producer = self._make()

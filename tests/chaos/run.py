@@ -11,10 +11,12 @@ import logging
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,7 @@ from tests.chaos.outages import outages_by_fault
 from tests.chaos.replicas import compare_all
 from tests.chaos.rows import ROWS, Place, Row
 from tests.chaos.waiting import NotInTime, pause
+from tests.tree import ROOT
 
 PARTITIONS = 6
 # A row with less of either proves nothing.
@@ -129,7 +132,7 @@ def run_row(row: Row, folder: Path, seconds: float, seed: int) -> Result:
 
 HEAD = (
     *("row", "s", "faults", "attempted", "acked", "unknown", "lost", "duplicated", "reordered", "other"),
-    *("longest outage, s", "median", "promised", "offsets compared", "seed", "verdict"),
+    *("longest outage, s", "median", "promised", "offsets compared", "seed", "commit", "verdict"),
 )
 
 
@@ -144,7 +147,7 @@ def cells(result: Result) -> list[str]:
         *(row.name, f"{result.seconds:.0f}"),
         *map(str, numbers),
         *outages,
-        *(str(result.offsets_compared), str(result.seed), word(result)),
+        *(str(result.offsets_compared), str(result.seed), commit(), word(result)),
     ]
 
 
@@ -154,6 +157,12 @@ def word(result: Result) -> str:
     if not result.is_run:
         return "not run"
     return "well" if result.is_in_time else "late"
+
+
+@cache
+def commit() -> str:
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return asked.stdout.strip() or "-"
 
 
 def line(texts: Sequence[str]) -> str:
