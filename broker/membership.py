@@ -32,6 +32,7 @@ class Membership:
         self._statistics = statistics
         self._session_id = 0
         self._news = asyncio.Event()
+        self._registered = asyncio.Event()
         self.broker_epoch = -1
         self.lost_epoch = -1
         """The last one that is over: what is said to it does not count any more, also before there is another."""
@@ -49,6 +50,12 @@ class Membership:
         # As of before: if there is another session by the time of the answer, `run` has to look again.
         self._session_id = self._coord.session.id
         self.broker_epoch = await self._registration.register(describe())
+        self._registered.set()
+
+    async def wait_registered(self) -> int:
+        """The broker epoch, as soon as there is one."""
+        await self._registered.wait()
+        return self.broker_epoch
 
     async def run(self, describe: Callable[[], BrokerNode]) -> None:
         """Register again whenever a new session has begun, until cancelled."""
@@ -79,4 +86,5 @@ class Membership:
             self._statistics.expires += 1
             self.lost_epoch = max(self.lost_epoch, self.broker_epoch)
             self.broker_epoch = -1
+            self._registered.clear()
             self.on_lost()

@@ -85,6 +85,7 @@ class Fetcher:
         self._net = net
         self._peer: Peer | None = None
         self._session = _Session()
+        self._broker_epoch = -1
         self._number = 0
         self._followed: dict[Key, Following] = {}
         # What the next request has to look at, what it has to leave out for a while, and what the leader's session
@@ -163,7 +164,16 @@ class Fetcher:
             return
         if self._unsynced:
             await self._sync()
-        await self._exchange(await self._connected())
+        peer = await self._connected()
+        await self._tell_who_we_are()
+        await self._exchange(peer)
+
+    async def _tell_who_we_are(self) -> None:
+        """Name everything once in each of our registrations: the leader lets in only whom it knows to be alive."""
+        broker_epoch = await self._context.membership.wait_registered()
+        if broker_epoch != self._broker_epoch:
+            self._broker_epoch = broker_epoch
+            self._begin_session()
 
     def _take_up_delayed(self) -> None:
         now_ms = self._context.clock.monotonic_ms()
@@ -234,9 +244,7 @@ class Fetcher:
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(index)
         self._forgotten.clear()
         return FetchRequest(
-            replica_state=ReplicaState(
-                replica_id=self._context.broker_id, replica_epoch=self._context.membership.broker_epoch
-            ),
+            replica_state=ReplicaState(replica_id=self._context.broker_id, replica_epoch=self._broker_epoch),
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,

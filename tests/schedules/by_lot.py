@@ -32,7 +32,7 @@ from minikafka.protocol.errors import (
 from tests.chaos.checker import Verdict, check
 from tests.chaos.history import Event, Seen
 from tests.sim.client import Sequence5, SimClient, host_of
-from tests.sim.cluster import SimCluster
+from tests.sim.cluster import NotSo, SimCluster
 
 BROKERS = (1, 2, 3)
 REPLICAS = ((1, 2, 3), (2, 3, 1))
@@ -236,7 +236,7 @@ class Run:
 
     async def _restart(self, broker_id: int) -> None:
         # One that is still starting cannot be stopped in good order.
-        with suppress(TimeoutError, AssertionError):
+        with suppress(TimeoutError):
             await self.cluster.stop(broker_id)
         if self.cluster.nodes[broker_id].is_running:
             self.cluster.kill(broker_id)
@@ -308,12 +308,16 @@ class Run:
 
     async def _settle(self, producers: list[asyncio.Task[None]]) -> list[str]:
         """Wait until all is as it should be; what is not."""
-        with suppress(AssertionError):
+        with suppress(NotSo):
             await self.cluster.until(lambda: all(each.done() for each in producers) and self._is_whole(), CALM_SECONDS)
         differences = [f"still at work: {each.get_name()}" for each in producers if not each.done()]
         for partition, replicas in enumerate(REPLICAS):
             if set(self.cluster.state(partition).isr) != set(replicas):
                 differences.append(f"partition {partition} ends with {self.cluster.state(partition)}")
+            missing = [each for each in replicas if not self.cluster.has_replica(each, partition)]
+            if missing:
+                differences.append(f"partition {partition} is not at {missing}")
+                continue
             logs = {each: self.cluster.log(each, partition) for each in replicas}
             if any(each != logs[replicas[0]] for each in logs.values()):
                 differences.append(f"replicas of partition {partition} differ: {logs}")
@@ -323,6 +327,8 @@ class Run:
         for partition, replicas in enumerate(REPLICAS):
             state = self.cluster.state(partition)
             if set(state.isr) != set(replicas) or not self.cluster.leads(state.leader, partition):
+                return False
+            if not all(self.cluster.has_replica(each, partition) for each in replicas):
                 return False
             log = self.cluster.partition(state.leader, partition).log
             if log.high_watermark < log.log_end_offset:

@@ -54,6 +54,10 @@ _STEP_SECONDS = 0.001
 _STEP_SECONDS_MAX = 0.005
 
 
+class NotSo(AssertionError):
+    """Something was waited for in vain."""
+
+
 def tick() -> float:
     """How long a message or a blocking call takes, unless somebody wants to know it otherwise."""
     return 0.0005
@@ -316,7 +320,8 @@ class SimCluster:
         deadline = self._loop.time() + seconds
         step_seconds = _STEP_SECONDS
         while not holds():
-            assert self._loop.time() < deadline, "it did not come to that"
+            if self._loop.time() >= deadline:
+                raise NotSo(f"it did not come to that within {seconds} s")
             await asyncio.sleep(step_seconds)
             step_seconds = min(_STEP_SECONDS_MAX, 1.05 * step_seconds)
 
@@ -344,11 +349,15 @@ class SimCluster:
         assert context is not None
         return context.membership.broker_epoch
 
+    def has_replica(self, broker_id: int, index: int = 0) -> bool:
+        """Whether a broker is up and was told of a partition."""
+        node = self.nodes[broker_id]
+        context = node.broker.context if node.is_running else None
+        return context is not None and (TOPIC, index) in context.partitions.all
+
     def leads(self, broker_id: int, index: int = 0) -> bool:
         """Whether a broker believes to lead, rightly or not."""
-        broker = self.nodes[broker_id].broker
-        found = None if broker.context is None else broker.context.partitions.all.get((TOPIC, index))
-        return found is not None and found.leadership is not None
+        return self.has_replica(broker_id, index) and self.partition(broker_id, index).leadership is not None
 
     def log(self, broker_id: int, index: int = 0) -> list[Entry]:
         """All records that a broker has, committed or not."""
