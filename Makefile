@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint types imports pytest java up format lock fuzz fuzz-socket clean
-.PHONY: bench-codec bench-log bench-broker bench-cluster bench-start bench-idle chaos
+.PHONY: bench-codec bench-log bench-broker bench-cluster bench-start bench-idle chaos compat-suite
 # The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
 .NOTPARALLEL:
 
