@@ -28,8 +28,8 @@ from minikafka.broker.zookeeper.znodes import CONTROLLER, decode_controller
 from tests.broker.config.recorded import config_of
 from tests.sim.client import PORT, TOPIC, Entry, SimClient, entries, host_of
 from tests.sim.clock import SimClock
+from tests.sim.coord import SimCoord
 from tests.sim.loop import Process
-from tests.sim.memory_coord import Latency, MemoryCoord, Request
 from tests.sim.memory_disk import MemoryDisk
 from tests.sim.memory_zookeeper import MemoryZooKeeper
 from tests.sim.net import Network
@@ -61,51 +61,6 @@ class NotSo(AssertionError):
 def tick() -> float:
     """How long a message or a blocking call takes, unless somebody wants to know it otherwise."""
     return 0.0005
-
-
-class SimCoord(MemoryCoord):
-    """A session of a process: what it is told arrives there, whoever has caused it."""
-
-    def __init__(self, server: MemoryZooKeeper, process: Process, latency: Latency) -> None:
-        super().__init__(server, latency=latency)
-        self._process = process
-        self.is_cut_off = False
-        self._awaited: tuple[str, str] | None = None
-        self.held: list[Callable[[], None]] = []
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether ZooKeeper still keeps the session."""
-        return self._server.is_alive(self._session_id)
-
-    def expire(self) -> None:
-        if self.is_alive:
-            super().expire()
-
-    def hold(self, kind: str, path: str) -> None:
-        """Let something that is asked be on its way until `release`, and with it all that is asked later."""
-        self._awaited = (kind, path)
-
-    def release(self) -> None:
-        self._awaited = None
-        late, self.held = self.held, []
-        for arrive in late:
-            arrive()
-
-    def _arrive(self, request: Request, act: Callable[[int], _T], answer: asyncio.Future[_T]) -> None:
-        is_awaited = (
-            self._awaited is not None and self._awaited[0] == request.kind and self._awaited[1] in request.paths
-        )
-        if is_awaited or self.held:
-            self.held.append(partial(super()._arrive, request, act, answer))
-        else:
-            super()._arrive(request, act, answer)
-
-    def _notify(self, path: str) -> None:
-        self._process.run(super()._notify, path)
-
-    def _expired(self) -> None:
-        self._process.run(super()._expired)
 
 
 class SimBroker:
