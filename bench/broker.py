@@ -4,7 +4,9 @@
     python -m bench.broker --against HOST:PORT --beside HOST:PORT     two clusters; ratio > 1: the first is better
 
 Client and broker share the machine, so a broker that needs less of it is faster for that alone. Clusters take turns
-with every row, the first round warms up and does not count, and medians of the others are compared.
+with every row, the first round warms up and does not count, and medians of the others are compared. Where the process
+of a broker is known, what it used of the processors is told as well, the least of all rounds: on a machine that has
+other things to do this is the figure with the least noise in it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from bench import broker_load
-from bench.cluster import running
+from bench.cluster import processor_seconds, running
 
 BATCHES = ["linger.ms=5", "batch.num.messages=10000", "batch.size=1000000"]
 SINGLY = ["linger.ms=0", "batch.num.messages=1"]
@@ -75,12 +77,15 @@ def _delays(rate: int) -> list[Figure]:
 
 
 class Side:
-    """A cluster, and what was measured on it."""
+    """A cluster, and what was measured on it; `pid` is that of its broker, if it is known."""
 
-    def __init__(self, servers: str, replication_factor: int) -> None:
+    def __init__(self, servers: str, replication_factor: int, pid: int | None) -> None:
         self.servers = servers
         self.replication_factor = replication_factor
+        self.pid = pid
         self.seen: dict[str, list[float]] = {}
+        # Microseconds of a processor, a record.
+        self.used: dict[str, list[float]] = {}
 
     @contextmanager
     def topics(self, todo: list[Job]) -> Iterator[str]:
@@ -94,10 +99,15 @@ class Side:
             broker_load.delete_topics(self.servers, [*partitions])
 
     def run(self, job: Job, prefix: str, *, counts: bool) -> None:
+        before = 0.0 if self.pid is None else processor_seconds(self.pid)
         measured = broker_load.run(job.mode, self.servers, prefix + job.topic, job.arguments)
-        if counts:
-            for figure in job.figures:
-                self.seen.setdefault(figure.name, []).append(measured[figure.key])
+        if not counts:
+            return
+        for figure in job.figures:
+            self.seen.setdefault(figure.name, []).append(measured[figure.key])
+        if self.pid is not None:
+            used = (processor_seconds(self.pid) - before) * 1e6 / measured["count"]
+            self.used.setdefault(_short(job.figures[0]), []).append(used)
 
     def median(self, figure: Figure) -> float:
         return statistics.median(self.seen[figure.name])
@@ -144,10 +154,25 @@ def print_table(sides: list[Side], todo: list[Job], goal: str | None) -> bool:
     return is_reached
 
 
+def print_processor_use(sides: list[Side]) -> None:
+    known = [side for side in sides if side.used]
+    if not known:
+        return
+    print(f"\n{'us of a processor, a record':<46}" + "".join(f"{side.servers:>18}" for side in known))
+    for name in known[0].used:
+        print(f"{name:<46}" + "".join(f"{min(side.used[name]):>18.3f}" for side in known))
+
+
+def _short(figure: Figure) -> str:
+    return figure.name.rpartition(", ")[0]
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.broker", description="Records through a broker.")
     parser.add_argument("--against", metavar="HOST:PORT", help="the cluster to measure (default: one is started)")
     parser.add_argument("--beside", metavar="HOST:PORT", help="another cluster to take turns with")
+    parser.add_argument("--pid", type=int, help="of the broker to measure, to tell what it uses of the processors")
+    parser.add_argument("--beside-pid", type=int, help="of the other one")
     parser.add_argument("--goal", help="what the ratios should be: 'kafka' for those we want over Kafka, or a number")
     parser.add_argument("--rounds", type=int, default=3, help="measured rounds, after one that warms up")
     parser.add_argument("--rows", default="", help="only rows whose topic is named: small,large,single,piped,timed")
@@ -156,24 +181,27 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def compare(against: str, options: argparse.Namespace) -> bool:
-    servers = [against, options.beside] if options.beside else [against]
+def compare(against: str, pid: int | None, options: argparse.Namespace) -> bool:
+    brokers = [(against, pid), (options.beside, options.beside_pid)] if options.beside else [(against, pid)]
     todo = jobs(options.replication_factor, options.scale)
     if options.rows:
         todo = [job for job in todo if job.topic in options.rows.split(",")]
-    sides = [Side(each, options.replication_factor) for each in servers]
+    sides = [Side(servers, options.replication_factor, pid) for servers, pid in brokers]
     measure(sides, todo, options.rounds)
-    return print_table(sides, todo, options.goal)
+    is_reached = print_table(sides, todo, options.goal)
+    print_processor_use(sides)
+    return is_reached
 
 
 def main() -> None:
     options = parse()
     broker_load.build()
     if options.against:
-        is_reached = compare(options.against, options)
+        is_reached = compare(options.against, options.pid, options)
     else:
         with running(max(1, options.replication_factor)) as cluster:
-            is_reached = compare(cluster.servers, options)
+            pid = cluster.brokers[0].pid if len(cluster.brokers) == 1 else None
+            is_reached = compare(cluster.servers, pid, options)
     raise SystemExit(0 if is_reached else 1)
 
 

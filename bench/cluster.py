@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import tempfile
@@ -45,6 +46,12 @@ def memory_bytes(pid: int) -> int:
     """Resident memory of a process."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     return int(pages) * resource.getpagesize()
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used of the processors, for itself and inside the kernel."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def open_files(pid: int) -> int:
