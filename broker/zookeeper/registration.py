@@ -17,6 +17,8 @@ from minikafka.broker.zookeeper.coord import (
     Disconnected,
     NodeExists,
     NoNode,
+    Session,
+    SessionState,
     Stat,
     Waker,
     insist,
@@ -105,6 +107,17 @@ async def allocate_broker_id(coord: Coord, reserved_max: int) -> int:
     return reserved_max + await insist(coord, draw)
 
 
+class _Connections:
+    """Counts how often there was a connection to ZooKeeper again."""
+
+    def __init__(self, coord: Coord) -> None:
+        self.count = 0
+        self.close = coord.add_listener(self._on_session)
+
+    def _on_session(self, session: Session) -> None:
+        self.count += session.state is SessionState.CONNECTED
+
+
 class Registration:
     """The node of one broker, which has to be made anew in every session."""
 
@@ -124,16 +137,20 @@ class Registration:
         will then remove it, which is waited for; else it is DuplicateBroker.
         """
         waker = Waker()
-        deadline: float | None = None
+        connections = _Connections(self._coord)
+        deadline, seen = 0.0, -1
         try:
             while (epoch := await self._attempt(node, waker)) is None:
-                deadline = deadline or asyncio.get_running_loop().time() + self._patience_seconds
+                if connections.count != seen:
+                    # While nobody reaches ZooKeeper, it ends no sessions either.
+                    deadline, seen = asyncio.get_running_loop().time() + self._patience_seconds, connections.count
                 try:
                     async with asyncio.timeout_at(deadline):
                         await waker.wait()
                 except TimeoutError:
                     await self._give_up(node)
         finally:
+            connections.close()
             self._coord.forget(waker)
         log.info("broker %d is registered at %s with epoch %d", self._broker_id, _addresses(node), epoch)
         return epoch

@@ -79,6 +79,8 @@ class Run:
         self.cluster = cluster
         self.rng = rng
         self.events: list[Event] = []
+        self.restarts: list[str] = []
+        """Why brokers could not start."""
         self._loop = asyncio.get_running_loop()
         self._values = itertools.count()
         self._is_storm = True
@@ -228,7 +230,17 @@ class Run:
             self._kill(power=True)
 
     def _boot(self, broker_id: int) -> None:
-        self.cluster.nodes[broker_id].boot()
+        booting = self.cluster.nodes[broker_id].boot()
+        self._begin(self._supervise(broker_id, booting))
+
+    async def _supervise(self, broker_id: int, booting: asyncio.Task[None]) -> None:
+        """A broker that cannot start is started again, as any supervisor would."""
+        await asyncio.wait([booting])
+        if not booting.cancelled() and booting.exception() is not None:
+            self.restarts.append(repr(booting.exception()))
+            self.cluster.kill(broker_id)
+            await asyncio.sleep(1)
+            self._boot(broker_id)
 
     def _stop(self) -> None:
         if (broker_id := self._someone()) is not None:
