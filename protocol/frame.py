@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from minikafka.protocol.errors import DecodeError
+from minikafka.protocol.uncleared import uncleared
 from minikafka.protocol.varint import Buffer
 
 SIZE_BYTES: Final = 4
@@ -52,8 +53,9 @@ class FrameReader:
         if self._frame is None:
             return self._scratch
         if self._filled == len(self._frame):
-            grown = min(self._frame_bytes, _GROWTH * len(self._frame))
-            self._frame += bytes(grown - len(self._frame))
+            grown = uncleared(min(self._frame_bytes, _GROWTH * self._filled))
+            grown[: self._filled] = self._frame
+            self._frame = grown
         return memoryview(self._frame)[self._filled :]
 
     def buffer_updated(self, count: int) -> list[bytes | bytearray]:
@@ -100,7 +102,7 @@ class FrameReader:
         return frames
 
     def _begin(self, size: int, first: memoryview) -> None:
-        self._frame = bytearray(min(size, max(_GROWTH * len(first), _ANNOUNCED_BYTES)))
+        self._frame = uncleared(min(size, max(_GROWTH * len(first), _ANNOUNCED_BYTES)))
         self._frame[: len(first)] = first
         self._frame_bytes = size
         self._filled = len(first)
