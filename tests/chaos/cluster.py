@@ -52,6 +52,7 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "30",
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
 }
 
