@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.groups.group import Group
 from minikafka.broker.metadata import NO_LEADER, Metadata
 from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.replication.followers import Followers
 
 
 class ReplicaGauges(NamedTuple):
@@ -32,6 +34,13 @@ class ClusterGauges(NamedTuple):
     preferred_replica_imbalance: int = 0
 
 
+class FetcherGauges(NamedTuple):
+    """What is followed here."""
+
+    lag_max: int = 0
+    failed: int = 0
+
+
 class LogGauges(NamedTuple):
     """The log of one partition."""
 
@@ -43,17 +52,35 @@ class LogGauges(NamedTuple):
     end_offset: int
 
 
+class GroupGauges(NamedTuple):
+    """One consumer group that is coordinated here."""
+
+    group_id: str
+    state: str
+    members: int
+    committed: Sequence[tuple[str, int, int]]
+    """Topic, partition and offset. How far behind that is, only the leader knows: it tells the end of its log."""
+
+
 class Gauges(NamedTuple):
     """All of one broker at one moment."""
 
     replicas: ReplicaGauges = ReplicaGauges()
     cluster: ClusterGauges = ClusterGauges()
+    fetchers: FetcherGauges = FetcherGauges()
     logs: Sequence[LogGauges] = ()
+    groups: Sequence[GroupGauges] = ()
     offline_log_dirs: int = 0
     session: str = ""
 
 
-def read_gauges(context: Context | None, *, is_controller: bool) -> Gauges:
+def read_gauges(
+    context: Context | None,
+    followers: Followers | None = None,
+    *,
+    is_controller: bool,
+    groups: Iterable[Group] = (),
+) -> Gauges:
     """Of a broker that may still be starting."""
     if context is None:
         return Gauges()
@@ -61,7 +88,9 @@ def read_gauges(context: Context | None, *, is_controller: bool) -> Gauges:
     return Gauges(
         replicas=_replicas(partitions.all.values(), partitions.offline_count),
         cluster=_cluster(context.metadata) if is_controller else ClusterGauges(),
+        fetchers=FetcherGauges() if followers is None else FetcherGauges(followers.lag_max, followers.failed_count),
         logs=[_log(each) for each in partitions.all.values() if not each.is_offline],
+        groups=[_group(each) for each in groups],
         offline_log_dirs=sum(each.is_offline for each in partitions.log_dirs.dirs),
         session=context.coord.session.state.value,
     )
@@ -97,4 +126,14 @@ def _log(partition: Partition) -> LogGauges:
     log = partition.log
     return LogGauges(
         partition.topic, partition.index, log.size_bytes, len(log.segments), log.log_start_offset, log.log_end_offset
+    )
+
+
+def _group(group: Group) -> GroupGauges:
+    committed = ((name, group.offsets.get(name)) for name in group.offsets.names())
+    return GroupGauges(
+        group.group_id,
+        group.state.value,
+        len(group.members),
+        [(*name, commit.offset) for name, commit in committed if commit is not None],
     )

@@ -9,11 +9,13 @@ which is also the first to need prometheus-client: a broker that nobody asks nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minikafka.broker.gauges import Gauges
+from minikafka.broker.coordinators.groups.states import State
+from minikafka.broker.gauges import Gauges, GroupGauges
 from minikafka.broker.recent import QUANTILES, Recent, quantiles_ms
 from minikafka.broker.statistics import (
     ConnectionStatistics,
@@ -138,6 +140,7 @@ def render(taken: Snapshot) -> tuple[str, bytes]:
 def collect(taken: Snapshot) -> Iterator[Metric]:
     """All metrics in words of prometheus-client."""
     yield from _gauge_metrics(taken.gauges)
+    yield from _group_metrics(taken.gauges.groups)
     yield from _topic_metrics(taken)
     yield from _request_metrics(taken.requests)
     yield from _connection_metrics(taken.connections)
@@ -186,6 +189,9 @@ def _gauge_metrics(gauges: Gauges) -> Iterator[Metric]:
     yield _gauge(f"{controller}offlinepartitionscount", "Partitions without a leader.", cluster.offline_partitions)
     imbalance = cluster.preferred_replica_imbalance
     yield _gauge(f"{controller}preferredreplicaimbalancecount", "Led by another than their first replica.", imbalance)
+    fetchers, manager = gauges.fetchers, "kafka_server_replicafetchermanager_"
+    yield _gauge(f"{manager}maxlag", "Records that the furthest behind of our replicas lacks.", fetchers.lag_max)
+    yield _gauge(f"{manager}failedpartitionscount", "Replicas that are not followed any more.", fetchers.failed)
     offline = gauges.offline_log_dirs
     yield _gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.", offline)
     for field, name, help in (
@@ -198,6 +204,25 @@ def _gauge_metrics(gauges: Gauges) -> Iterator[Metric]:
             ("", {"topic": each.topic, "partition": str(each.partition)}, getattr(each, field)) for each in gauges.logs
         ]
         yield _metric("gauge", f"kafka_log_log_{name}", help, samples)
+
+
+def _group_metrics(groups: Sequence[GroupGauges]) -> Iterator[Metric]:
+    """How many there are by Kafka's names; how far each has come by those of its best known exporter."""
+    manager, group = "kafka_coordinator_group_groupmetadatamanager_", "kafka_consumergroup_"
+    states = Counter(each.state for each in groups)
+    yield _gauge(f"{manager}numgroups", "Groups that are coordinated here.", len(groups))
+    for state in State:
+        count = states[state.value]
+        yield _gauge(f"{manager}numgroups{state.value.lower()}", f"Those of them that are {state.value}.", count)
+    yield _gauge(f"{manager}numoffsets", "Offsets that they have committed.", sum(len(g.committed) for g in groups))
+    members = [("", {"consumergroup": each.group_id}, each.members) for each in groups]
+    yield _metric("gauge", f"{group}members", "Members of a group.", members)
+    offsets = [
+        ("", {"consumergroup": each.group_id, "topic": topic, "partition": str(partition)}, offset)
+        for each in groups
+        for topic, partition, offset in each.committed
+    ]
+    yield _metric("gauge", f"{group}current_offset", "The offset that a group has committed.", offsets)
 
 
 def _topic_metrics(taken: Snapshot) -> Iterator[Metric]:

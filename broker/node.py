@@ -13,7 +13,7 @@ import base64
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,8 @@ from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config_watch import ConfigWatch, refresh_topics
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
-from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
+from minikafka.broker.coordinators.all import Coordinators
+from minikafka.broker.coordinators.groups.group import Group
 from minikafka.broker.limits import server_limits
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.membership import Membership
@@ -95,13 +96,19 @@ class Broker:
         self._upkeep: Upkeep | None = None
         self._controller: ControllerTask | None = None
         self._link: ControllerLink | None = None
-        self._followers: Followers | None = None
-        self._groups: GroupCoordinator | None = None
+        self.followers: Followers | None = None
+        self._coordinators: Coordinators | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def is_controller(self) -> bool:
         return self._controller is not None and self._controller.is_active
+
+    @property
+    def groups(self) -> Iterator[Group]:
+        """The consumer groups that are coordinated here."""
+        shards = () if self._coordinators is None else self._coordinators.groups.shards
+        return (group for shard in shards for group in shard.groups.values())
 
     # -------------------------------------------------------------------------------------------------- start
 
@@ -171,14 +178,15 @@ class Broker:
     def _replicate(self, context: Context) -> None:
         """Follow other leaders, and keep an eye on our own followers."""
         self._link = ControllerLink(context.broker_id, self._seams.net, self.config, self.metadata)
-        self._followers = Followers(context, self._seams.net)
+        self.followers = Followers(context, self._seams.net)
         proposals = IsrProposals(context, self._link)
         context.partitions.on_role_changed = self._on_role_changed
         context.partitions.on_proposal = proposals.add
         self._spawn(proposals.run(), "proposals for the ISR")
         self._spawn(proposals.watch_lag(), "followers' lag")
-        assert self._groups is not None
-        self._spawn(self._groups.run(), "expiry of offsets")
+        assert self._coordinators is not None
+        for name, work in self._coordinators.upkeep():
+            self._spawn(work, name)
 
     async def _open_ports(self, context: Context) -> Dispatcher:
         seams, config = self._seams, self.config.broker
@@ -193,9 +201,9 @@ class Broker:
             self.statistics.controller,
         )
         control = {config.inter_broker_listener_name, config.control_plane_listener_name or ""}
-        groups = self._groups = GroupCoordinator(context)
-        self.metadata.on_topics_deleted = groups.on_topics_deleted
-        dispatcher = Dispatcher(all_routes(context, self._controller, groups), self.statistics, control)
+        coordinators = self._coordinators = Coordinators(context, seams.net)
+        self.metadata.on_topics_deleted = coordinators.on_topics_deleted
+        dispatcher = Dispatcher(all_routes(context, self._controller, coordinators), self.statistics, control)
         dispatcher.hold()
         self._server = Server(dispatcher, server_limits(config), seams.clock, seams.net, self.statistics)
         self.config.add_listener(self._on_config)
@@ -222,9 +230,9 @@ class Broker:
         )
 
     def _on_role_changed(self, partition: Partition) -> None:
-        assert self._followers is not None and self._groups is not None
-        self._followers.on_role_changed(partition)
-        self._groups.shards.on_role_changed(partition)
+        assert self.followers is not None and self._coordinators is not None
+        self.followers.on_role_changed(partition)
+        self._coordinators.on_role_changed(partition)
 
     async def _read_configs(self, topics: Iterable[str]) -> None:
         assert self._coord is not None
@@ -249,15 +257,14 @@ class Broker:
         if self._link is not None and self.context is not None and self.config.broker.controlled_shutdown_enable:
             await hand_over(self.context, self._link)
         await _cancel(self._tasks)
-        if self._groups is not None:
-            # Members that wait for each other are sent elsewhere, and do not keep us from stopping.
-            self._groups.stop()
+        if self._coordinators is not None:
+            self._coordinators.stop()
         if self._controller is not None:
             await self._controller.stop()
         if self._server is not None:
             await self._server.stop(_GRACE_SECONDS)
-        if self._followers is not None:
-            await self._followers.stop()
+        if self.followers is not None:
+            await self.followers.stop()
         if self._upkeep is not None:
             await self._upkeep.stop()
         if self.context is not None:

@@ -7,14 +7,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.groups.group import Group
 from minikafka.broker.gauges import read_gauges
 from minikafka.broker.http import Answer, Page
 from minikafka.broker.metrics import render, snapshot
 from minikafka.broker.recent import Recent
+from minikafka.broker.replication.followers import Followers
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import Work
 from minikafka.broker.zookeeper.coord import SessionState
@@ -34,7 +36,14 @@ class Observed(Protocol):
         """None while it starts."""
 
     @property
+    def followers(self) -> Followers | None: ...
+
+    @property
     def is_controller(self) -> bool: ...
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        """Those that are coordinated here."""
 
 
 class Pages:
@@ -62,10 +71,10 @@ class Pages:
         return Answer.of_json(200, {"status": "ready"})
 
     async def metrics(self) -> Answer:
-        context = self._broker.context
-        gauges = read_gauges(context, is_controller=self._broker.is_controller)
+        broker, context = self._broker, self._broker.context
+        gauges = read_gauges(context, broker.followers, is_controller=broker.is_controller, groups=broker.groups)
         broker_id = -1 if context is None else context.broker_id
-        taken = snapshot(broker_id, self._broker.statistics, gauges, self._recent)
+        taken = snapshot(broker_id, broker.statistics, gauges, self._recent)
         content_type, page = await self._work.run_blocking(lambda: render(taken))
         return Answer(200, content_type, page)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
-from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
+from minikafka.broker.coordinators.all import Coordinators
 from minikafka.broker.handlers import (
     acls,
     api_versions,
@@ -29,6 +29,9 @@ from minikafka.broker.handlers import (
     scram,
     tokens,
     topics,
+    transaction_admin,
+    transactions,
+    txn_offsets,
 )
 from minikafka.broker.handlers import (
     controller as controller_requests,
@@ -36,14 +39,19 @@ from minikafka.broker.handlers import (
 from minikafka.broker.network.dispatch import Route
 
 
-def all_routes(context: Context, controller: ControllerTask, coordinator: GroupCoordinator) -> list[Route]:
+def all_routes(context: Context, controller: ControllerTask, coordinators: Coordinators) -> list[Route]:
     """Every row once; each key is served by one handler."""
-    data = (control, fetch, list_offsets, metadata, produce, producers, records)
+    data = (control, fetch, list_offsets, metadata, records)
     admin = (acls, cluster, configs, features, find_coordinator, log_dirs, quotas, sasl, scram, tokens)
     rows = [row for family in (*data, *admin) for row in family.routes(context)]
     for family in (controller_requests, replicas, topics):
         rows += family.routes(context, controller)
-    rows += groups.routes(coordinator) + group_admin.routes(coordinator) + offsets.routes(context, coordinator)
+    of_groups, of_transactions = coordinators.groups, coordinators.transactions
+    rows += groups.routes(of_groups) + group_admin.routes(of_groups)
+    rows += offsets.routes(context, of_groups) + txn_offsets.routes(context, of_groups)
+    rows += produce.routes(context, coordinators.verifier) + producers.routes(context, of_transactions)
+    rows += transactions.routes(context, of_transactions, of_groups, coordinators.writer)
+    rows += transaction_admin.routes(context.clock, of_transactions)
     table = {row.api.key: row for row in rows}
     assert len(table) == len(rows), "an API is served twice"
     own = api_versions.route(table)

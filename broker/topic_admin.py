@@ -138,6 +138,9 @@ class TopicAdmin:
             return
         looks = name.replace(".", "_")
         others = await insist(self._coord, lambda: self._coord.children(TOPICS))
+        if name in others:
+            # Somebody has made it between the two looks.
+            raise _exists(name)
         if twins := [each for each in others if each.replace(".", "_") == looks]:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topics: {', '.join(twins)}")
 

@@ -238,6 +238,12 @@ class OffsetIndex(_Index):
             return OffsetPosition(self.base_offset - 1, 0)
         return OffsetPosition(self.base_offset + found, position)
 
+    def lookup_position(self, position: int) -> OffsetPosition:
+        """The last entry at or before a position; before the first one, the start of the segment."""
+        number = self._count_to(position, field=1) - 1
+        found, at = self._get(number) if number >= 0 else (-1, 0)
+        return OffsetPosition(self.base_offset + found, at)
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after the offset."""
         self._cut(self._count_to(offset - self.base_offset - 1, field=0))

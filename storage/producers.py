@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from minikafka.protocol.errors import (
     InvalidProducerEpochError,
@@ -69,6 +69,10 @@ class BatchMeta(NamedTuple):
     offset_delta: int
     timestamp: int
 
+    @classmethod
+    def of(cls, batch: BatchView) -> Self:
+        return cls(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
+
     @property
     def first_sequence(self) -> int:
         return self.last_sequence - self.offset_delta & SEQUENCE_MASK
@@ -111,7 +115,7 @@ class Verification:
 class Producer:
     """The state of one producer id."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+    __slots__ = ("__weakref__", "batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
 
     def __init__(self) -> None:
         self.epoch = NO_PRODUCER_EPOCH
@@ -124,6 +128,10 @@ class Producer:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def next_sequence(self, epoch: int) -> int:
+        """What a batch of an epoch has to begin with: the first of a new one with 0, also after a marker brought it."""
+        return self.last_sequence + 1 & SEQUENCE_MASK if epoch == self.epoch else 0
 
     def enter_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
@@ -153,6 +161,11 @@ class ProducerStates:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def recent(self, since_ms: int) -> dict[int, Producer]:
+        """Those that have written since, without what they wrote in an earlier epoch."""
+        found = self._producers.items()
+        return {key: each for key, each in found if each.batches and each.last_timestamp >= since_ms}
+
     # ---------------------------------------------------------------------------------- before the append
 
     def duplicate_of(self, batch: BatchView) -> BatchMeta | None:
@@ -175,9 +188,9 @@ class ProducerStates:
             raise InvalidProducerEpochError(
                 f"producer {batch.producer_id} is at epoch {producer.epoch}, not {batch.producer_epoch}"
             )
-        if self._verifications and origin is _CLIENT:
-            self._check_waiting(batch)
         if producer is None:
+            if self._verifications and origin is _CLIENT:
+                self._check_waiting(batch)
             return
         if batch.attributes & CONTROL_BIT:
             if marker is not None and marker.coordinator_epoch < producer.coordinator_epoch:
@@ -191,7 +204,11 @@ class ProducerStates:
             raise InvalidTxnStateError(f"producer {batch.producer_id} has an open transaction")
 
     def _check_waiting(self, batch: BatchView) -> None:
-        """A batch must not overtake one before it that waits for the transaction coordinator."""
+        """A batch must not overtake one before it that waits for the transaction coordinator.
+
+        Only of a producer that is new here, whose first batch may have any number. Of one that is known the next number
+        is known too; and what waits may be an old batch that was late on its way, which nobody will send again.
+        """
         waiting = self._verifications.get(batch.producer_id)
         if waiting is not None and batch.base_sequence > waiting.lowest_sequence:
             raise OutOfOrderSequenceNumberError(
@@ -199,10 +216,8 @@ class ProducerStates:
             )
 
     def _check_sequence(self, batch: BatchView, producer: Producer) -> None:
-        # The first batch of an epoch has sequence 0, also right after a marker, which may have brought the epoch. The
-        # very first batch of a producer id may have any: what came before may have been deleted.
-        is_new_epoch = batch.producer_epoch != producer.epoch
-        expected = 0 if is_new_epoch else producer.last_sequence + 1 & SEQUENCE_MASK
+        # The very first batch of a producer id may have any: what came before may have been deleted.
+        expected = producer.next_sequence(batch.producer_epoch)
         if batch.base_sequence != expected and producer.epoch != NO_PRODUCER_EPOCH:
             raise OutOfOrderSequenceNumberError(
                 f"producer {batch.producer_id} continues with sequence {expected}, not {batch.base_sequence}"

@@ -87,6 +87,7 @@ class Recovery:
 
     def _replay_before(self) -> None:
         """What came between the snapshot and the first segment to be read."""
+        self.replay.recall(self._segments)
         for segment in self._segments.from_offset(self.replay.start):
             if segment.base_offset < self.restored_from:
                 self.replay.take_segment(segment, self.restored_from)

@@ -14,6 +14,7 @@ from minikafka.storage.config import INT64_MAX, LogConfig
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.formats import AbortedTxn
 from minikafka.storage.producers import CompletedTxn, ProducerStates
+from minikafka.storage.recall import recall_batches
 from minikafka.storage.scanning import read_batches
 from minikafka.storage.segment import Segment
 from minikafka.storage.segments import Segments
@@ -29,10 +30,15 @@ class Replay:
         self.producers = ProducerStates()
         self.start = log_start_offset
         """Batches before it are in the snapshot, or deleted."""
+        self._now_ms = now_ms
         snapshot = state_files.latest_snapshot(snapshot_max)
         if snapshot is not None:
             self.start = max(log_start_offset, snapshot[0])
             self.producers.load(snapshot[1], now_ms, log_start_offset, config.producer_id_expiration_ms)
+
+    def recall(self, segments: Segments) -> None:
+        """Before anything else: what the snapshot leaves out of producers that are at work."""
+        recall_batches(self.producers, segments, self.start, self._now_ms)
 
     def take(self, batch: BatchView, segment: Segment, *, fills_index: bool) -> None:
         """The next batch; CorruptRecord if it is a marker that cannot be read."""
@@ -71,6 +77,7 @@ def rebuild_producers(
 ) -> ProducerStates:
     """The state at the log end."""
     replay = Replay(state_files, config, log_start_offset=log_start_offset, snapshot_max=log_end_offset, now_ms=now_ms)
+    replay.recall(segments)
     if replay.start < log_end_offset:
         for segment in segments.from_offset(replay.start):
             replay.take_segment(segment, log_end_offset)

@@ -236,6 +236,11 @@ class Segment:
         entry = self.offset_index.lookup(offset)
         return entry.position if self._is_batch(entry.position, offset) else 0
 
+    def position_near(self, position: int) -> int:
+        """Where a batch begins at or before a position, mostly near it."""
+        entry = self.offset_index.lookup_position(position)
+        return entry.position if 0 <= entry.position <= position and self._is_batch(entry.position, entry.offset) else 0
+
     def aborted(self, from_offset: int, to_offset: int) -> tuple[list[AbortedTxn], bool]:
         """As `TransactionIndex.collect`; BadFile if the index cannot be right."""
         if not self._is_txn_index_checked:

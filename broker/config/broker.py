@@ -83,6 +83,8 @@ class BrokerConfig(NamedTuple):
     replica_socket_timeout_ms: int
     replica_socket_receive_buffer_bytes: int
     replica_high_watermark_checkpoint_interval_ms: int
+    leader_replication_throttled_rate: int | None
+    follower_replication_throttled_rate: int | None
 
     controller_socket_timeout_ms: int
     auto_leader_rebalance_enable: bool

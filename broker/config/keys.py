@@ -101,6 +101,7 @@ INERT: Final = {
     "v2": "only the current record format is read and written",
     "version": "there is one version of everything",
     "waiting": "finished requests are cleared away at once",
+    "windows": "the rate of replication holds at every moment",
     "zktls": "the connection to ZooKeeper is plain",
 }
 

@@ -35,6 +35,9 @@ class TopicConfig(NamedTuple):
     log: LogConfig
     min_insync_replicas: int
     unclean_leader_election_enable: bool
+    leader_throttled_replicas: frozenset[str] = frozenset()
+    """As they were given: partition:broker, or * for all."""
+    follower_throttled_replicas: frozenset[str] = frozenset()
 
 
 def topic_defaults(settings: Settings) -> dict[str, Value]:
@@ -102,6 +105,8 @@ def topic_config(values: Mapping[str, Any], producer_id_expiration_ms: int) -> T
         log=log,
         min_insync_replicas=values["min.insync.replicas"],
         unclean_leader_election_enable=values["unclean.leader.election.enable"],
+        leader_throttled_replicas=frozenset(values["leader.replication.throttled.replicas"]),
+        follower_throttled_replicas=frozenset(values["follower.replication.throttled.replicas"]),
     )
 
 

@@ -126,7 +126,10 @@ class ControllerTask:
             guard.cancel()
         (ended,) = await asyncio.gather(running, return_exceptions=True)
         log.info("epoch %d is over", held.epoch)
-        if not isinstance(ended, asyncio.CancelledError) and self._coord.session.id == session_id:
+        if self._coord.session.id != session_id:
+            # Servers may hold on to the last session for as long as it would have lasted, and nobody else be elected.
+            await resign(self._coord, held)
+        elif not isinstance(ended, asyncio.CancelledError):
             # Fenced, or by a fault of ours that is logged by now: somebody else may do better.
             await resign(self._coord, held)
             await asyncio.sleep(_PAUSE_SECONDS)

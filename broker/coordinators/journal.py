@@ -21,7 +21,7 @@ from minikafka.protocol.errors import KafkaError, NotLeaderOrFollowerError
 from minikafka.protocol.records.batch import BatchView, read_whole_batches
 from minikafka.protocol.records.builder import BatchBuilder
 from minikafka.storage.errors import CorruptLog, StorageError
-from minikafka.storage.producers import Origin
+from minikafka.storage.producers import Origin, Verification
 from minikafka.storage.validation import RejectedRecords
 
 log: Final = logging.getLogger(__name__)
@@ -38,6 +38,14 @@ class Entry(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class Within(NamedTuple):
+    """The transaction that a batch is part of, which its coordinator has vouched for."""
+
+    producer_id: int
+    epoch: int
+    verification: Verification | None
 
 
 class Written(NamedTuple):
@@ -64,16 +72,27 @@ class Journal:
         """Whether this still is the leader that it was, which is to be asked after every wait."""
         return self.partition.leadership is self.leadership and not self.partition.is_offline
 
-    def append(self, entries: Iterable[Entry], compression: Compression = Compression.NONE) -> Written:
+    def append(
+        self, entries: Iterable[Entry], compression: Compression = Compression.NONE, within: Within | None = None
+    ) -> Written:
         """Write entries as one batch."""
         if not self.is_current:
             raise NotLeaderOrFollowerError(f"{self.partition} is led by another, or anew")
         now_ms, builder = self._clock.wall_ms(), BatchBuilder()
         for key, value in entries:
             builder.append(now_ms, key, value)
-        batch = BatchView(builder.build(compression=compression))
+        verification = None
+        if within is None:
+            batch = builder.build(compression=compression)
+        else:
+            producer_id, epoch, verification = within
+            batch = builder.build(
+                compression=compression, producer_id=producer_id, producer_epoch=epoch, is_transactional=True
+            )
         try:
-            appended = self.partition.append(batch, ACKS_ALL, now_ms, Origin.COORDINATOR)
+            appended = self.partition.append(
+                BatchView(batch), ACKS_ALL, now_ms, Origin.COORDINATOR, verification=verification
+            )
         except RejectedRecords as rejected:
             raise rejected.error from rejected
         return Written(appended.base_offset, self.partition.promise(appended.last_offset + 1, ACKS_ALL))

@@ -59,7 +59,12 @@ _SESSION_ID_MAX: Final = (1 << 31) - 1
 
 
 def routes(context: Context) -> list[Route]:
-    return [Route(APIS[1], FetchHandler(context).fetch, Operation.READ, Resource.TOPIC)]
+    handler = FetchHandler(context)
+    return [
+        Route(
+            APIS[1], handler.fetch, Operation.READ, Resource.TOPIC, is_of_follower=lambda call: _replica(call)[0] >= 0
+        )
+    ]
 
 
 class FetchHandler:
@@ -98,6 +103,7 @@ class _Fetch:
         self._unfinished: list[Key] = []
         self._got_bytes = 0
         self._is_due = False
+        self._held_back_ms = 0
 
     def begin(self) -> FetchResponse | Awaitable[FetchResponse]:
         """Answer at once if that can be, else say what to wait for."""
@@ -158,6 +164,7 @@ class _Fetch:
         self._partitions.clear()
         self._unfinished.clear()
         self._got_bytes = 0
+        self._held_back_ms = 0
         if self._session is not None:
             self._wanted = self._session.pending()
         self._is_due = not self._wanted and self._session is None
@@ -174,6 +181,8 @@ class _Fetch:
             read = PartitionRead(partition, wanted, self._reader, budget)
             if self._rack:
                 self._point_elsewhere(read, wanted.fetch_offset)
+            if self._reader.is_follower:
+                self._hold_back(read)
             return read
         except KafkaError as error:
             self._refuse(key, error)
@@ -186,6 +195,15 @@ class _Fetch:
             read.leave()
             read.answer.preferred_read_replica = elsewhere
             self._is_due = True
+
+    def _hold_back(self, read: PartitionRead) -> None:
+        """Leave out a throttled replica that is not in sync, if more than enough went over of late."""
+        throttle, leadership = self._context.partitions.leader_throttle, read.partition.leadership
+        if throttle.holds(read.partition) and leadership and self._reader.follower_id not in leadership.isr:
+            wait_ms = throttle.wait_ms
+            if wait_ms:
+                read.leave()
+                self._held_back_ms = wait_ms
 
     def _partition(self, key: Key) -> Partition:
         topic, index = key
@@ -205,7 +223,10 @@ class _Fetch:
             self._refuse(key, error)
             return
         self._answers[key] = answer
-        self._got_bytes += len(answer.records or b"")
+        count = len(answer.records or b"")
+        self._got_bytes += count
+        if count and self._reader.is_follower and self._context.partitions.leader_throttle.holds(read.partition):
+            self._context.partitions.leader_throttle.record(count)
         if answer.diverging_epoch is not None:
             self._is_due = True
         if read.has_more:
@@ -254,7 +275,7 @@ class _Fetch:
                 await self._read(work)
             while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
                 missing_bytes = self._request.min_bytes - self._got_bytes
-                if not await watch.wait_data(missing_bytes, left_ms, self._turn):
+                if not await watch.wait_data(missing_bytes, min(left_ms, self._held_back_ms or left_ms), self._turn):
                     # The next request of the session tells what this one would have, and what it names itself is not
                     # for this one to tell: the reader would not know where it begins.
                     return FetchResponse(session_id=self._request.session_id)
@@ -301,12 +322,18 @@ class _Fetch:
         response.node_endpoints = leaders.endpoints()
 
 
+def _replica(call: Call) -> tuple[int, int]:
+    """Which broker asks, in which of its lives; -1 for a consumer."""
+    request: FetchRequest = call.request
+    if call.version < _REPLICA_STATE_VERSION:
+        return request.replica_id, -1
+    state = request.replica_state
+    return (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
+
+
 def _reader(call: Call) -> Reader:
     request: FetchRequest = call.request
-    replica_id, epoch = request.replica_id, -1
-    if call.version >= _REPLICA_STATE_VERSION:
-        state = request.replica_state
-        replica_id, epoch = (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
+    replica_id, epoch = _replica(call)
     is_follower = replica_id >= 0
     return Reader(
         is_committed=request.isolation_level == _READ_COMMITTED and not is_follower,

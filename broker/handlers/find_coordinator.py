@@ -1,6 +1,5 @@
-"""FindCoordinator: which broker to ask about a group. Up to v3 one key is asked for, from v4 on many.
+"""FindCoordinator: which broker to ask about a group or a transactional id. Up to v3 one is asked for, from v4 on many.
 
-Nobody coordinates transactions: for those the answer is the one that Kafka's brokers give before theirs is ready.
 librdkafka compresses with lz4 only where it finds this API, from which it concludes that a broker is new enough.
 """
 
@@ -11,7 +10,7 @@ from typing import Final
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.finding import CoordinatorFinder
 from minikafka.broker.endpoints import address_of
-from minikafka.broker.internal_topics import GROUP_OFFSETS
+from minikafka.broker.internal_topics import GROUP_OFFSETS, TRANSACTION_STATE
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import CoordinatorNotAvailableError, InvalidRequestError, KafkaError
@@ -63,5 +62,5 @@ class _FindCoordinatorHandler:
         if key_type == _GROUP:
             return GROUP_OFFSETS
         if key_type == _TRANSACTION:
-            raise CoordinatorNotAvailableError("there is no transaction coordinator")
+            return TRANSACTION_STATE
         raise InvalidRequestError(f"nothing of type {key_type} is coordinated")

@@ -15,7 +15,8 @@ from typing import Final
 
 from minikafka.broker.context import Context
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
-from minikafka.broker.replicas.partition import Bound, Partition
+from minikafka.broker.replicas.bound import Bound
+from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.work import Work
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import (

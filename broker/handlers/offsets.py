@@ -95,10 +95,8 @@ class _OffsetsHandler:
         for topic in request.topics:
             for each in topic.partitions:
                 name, metadata = (topic.name, each.partition_index), each.committed_metadata or ""
-                if self._context.metadata.partition(*name) is None:
-                    codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif len(metadata) > self._context.config.broker.offset_metadata_max_bytes:
-                    codes[name] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                if code := flaw_of(self._context, name, metadata):
+                    codes[name] = code
                 else:
                     commit_ms = now_ms if each.commit_timestamp < 0 else each.commit_timestamp
                     commits[name] = Commit(
@@ -200,6 +198,14 @@ class _OffsetsHandler:
                 for topic, indexes in _by_topic(wanted)
             ]
         )
+
+
+def flaw_of(context: Context, name: Name, metadata: str) -> ErrorCode:
+    """Why an offset cannot be committed, whoever commits it."""
+    if context.metadata.partition(*name) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    is_too_large = len(metadata) > context.config.broker.offset_metadata_max_bytes
+    return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_too_large else ErrorCode.NONE
 
 
 def _look_up(group: Group | None, name: Name, require_stable: bool) -> tuple[int, Commit, ErrorCode]:

@@ -6,22 +6,29 @@ the producer asked for more than that: the answer waits until all in-sync replic
 - A partition that is there twice counts once, with what was sent last, as in Kafka.
 - Each partition succeeds or fails alone; with acks=0 nobody can be told, so a failure closes the connection.
 - v10 tells who leads instead, when it is not us.
+- The first batch of a transaction in a partition waits for its coordinator to say that the partition belongs to it; v11
+  can tell a producer to abort for that. What comes behind it over the same connection waits too: its numbers go on from
+  those that are not written yet, and the producer would be told of a gap where there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Final, NamedTuple
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.verifying import TxnMember, Verifier
 from minikafka.broker.endpoints import Leaders
 from minikafka.broker.handlers.produce_again import Repeats
+from minikafka.broker.network.connection import Connection
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.broker.replicas.partition import Partition, Promise
 from minikafka.broker.replicas.waiting import CommitWait
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import (
     CorruptMessageError,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidRequiredAcksError,
     KafkaError,
@@ -40,11 +47,13 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.layout import TRANSACTIONAL_BIT
 from minikafka.protocol.varint import Buffer
+from minikafka.storage.producers import Verification
 from minikafka.storage.validation import RejectedRecords, parse_produced
 
 _ACKS_ALL: Final = -1
 _ACKS: Final = (_ACKS_ALL, 0, 1)
 _LEADERS_VERSION: Final = 10
+_ABORTABLE_VERSION: Final = 11
 
 # Refused before the log is looked at, or by a log that cannot be looked at: its start is not told then.
 _WITHOUT_LOG_START: Final = (
@@ -60,17 +69,27 @@ Sent = dict[Name, Buffer | None]
 Answers = dict[Name, PartitionProduceResponse]
 
 
-def routes(context: Context) -> list[Route]:
-    return [Route(APIS[0], ProduceHandler(context), Operation.WRITE, Resource.TOPIC)]
+class Held(NamedTuple):
+    """A batch that waits for the coordinator of its transaction."""
+
+    txn: TxnMember
+    verification: Verification
+
+
+def routes(context: Context, verifier: Verifier) -> list[Route]:
+    return [Route(APIS[0], ProduceHandler(context, verifier), Operation.WRITE, Resource.TOPIC)]
 
 
 class ProduceHandler:
     """See the module's description."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, verifier: Verifier) -> None:
         self._context = context
         self._partitions = context.partitions
         self._clock = context.clock
+        self._verifier = verifier
+        # By connection, the last request that is held, until it is written.
+        self._turns: dict[Connection, asyncio.Future[None]] = {}
 
     def __call__(self, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
         request: ProduceRequest = call.request
@@ -80,6 +99,15 @@ class ProduceHandler:
         refusal = _refusal(request, sent)
         if refusal is not None:
             return self._answer(call, {name: _refused(name[1], refusal) for name in sent})
+        if request.transactional_id is not None:
+            try:
+                held = self._held(call, sent)
+            except InvalidProducerIdMappingError as error:
+                return self._answer(call, {name: _refused(name[1], error) for name in sent})
+            before = self._turns.get(call.connection)
+            if held or before is not None:
+                turn = self._turns[call.connection] = asyncio.get_running_loop().create_future()
+                return self._produce_held(call, sent, held, before, turn)
         acks, version, now_ms = request.acks, call.version, self._clock.wall_ms()
         promises: list[Promise] = []
         answers = {}
@@ -92,7 +120,14 @@ class ProduceHandler:
         return self._answer(call, answers)
 
     def _append(
-        self, name: Name, records: Buffer | None, version: int, acks: int, now_ms: int, promises: list[Promise]
+        self,
+        name: Name,
+        records: Buffer | None,
+        version: int,
+        acks: int,
+        now_ms: int,
+        promises: list[Promise],
+        verification: Verification | None = None,
     ) -> PartitionProduceResponse:
         """What became of the batch for one partition; a promise is added if that is not all yet."""
         partition = self._partitions.all.get(name)
@@ -101,7 +136,7 @@ class ProduceHandler:
             if partition is None:
                 raise self._absence(name, records, version)
             batch = parse_produced(records, version)
-            appended = partition.append(batch, acks, now_ms)
+            appended = partition.append(batch, acks, now_ms, verification=verification)
         except (KafkaError, RejectedRecords) as error:
             self._count_failure(name[0])
             return _refused_append(name[1], None if batch is None else partition, error)
@@ -145,6 +180,79 @@ class ProduceHandler:
         statistics = self._partitions.statistics.topics.get(topic)
         if statistics is not None:
             statistics.failed_produce_requests += 1
+
+    # ------------------------------------------------------------------------------------------- transactions
+
+    def _held(self, call: Call, sent: Sent) -> dict[Name, Held]:
+        """The batches that begin a transaction in their partition, as far as this broker knows."""
+        members: dict[Partition, TxnMember] = {}
+        for name, records in sent.items():
+            partition = self._partitions.all.get(name)
+            if partition is None or partition.leadership is None or not _is_transactional(records):
+                continue
+            try:
+                batch = parse_produced(records, call.version)
+            except KafkaError:
+                # What is wrong with it is told when it would be written.
+                continue
+            if batch.producer_id < 0:
+                # It cannot open a transaction; as in Kafka it counts as a plain one.
+                continue
+            members[partition] = TxnMember(
+                call.request.transactional_id,
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                is_told_abortable=call.version >= _ABORTABLE_VERSION,
+            )
+        if len({(each.producer_id, each.epoch) for each in members.values()}) > 1:
+            # The coordinator is asked about one, and vouches for no other.
+            raise InvalidProducerIdMappingError("transactional batches of more than one producer")
+        begun = {partition: self._verifier.begin(txn, partition) for partition, txn in members.items()}
+        return {each.name: Held(members[each], held) for each, held in begun.items() if held is not None}
+
+    async def _produce_held(
+        self,
+        call: Call,
+        sent: Sent,
+        held: dict[Name, Held],
+        before: asyncio.Future[None] | None,
+        turn: asyncio.Future[None],
+    ) -> ProduceResponse | None:
+        """Write all when the coordinator has answered about what is held, and `before` is written."""
+        promises: list[Promise] = []
+        try:
+            refusals = await self._verifier.ask(next(iter(held.values())).txn, held) if held else {}
+            if before is not None:
+                await asyncio.wait([before])
+            answers = self._append_held(call, sent, held, refusals, promises)
+        finally:
+            turn.set_result(None)
+            if self._turns.get(call.connection) is turn:
+                del self._turns[call.connection]
+        if promises and call.request.acks:
+            return await self._answer_later(call, answers, promises)
+        return self._answer(call, answers)
+
+    def _append_held(
+        self,
+        call: Call,
+        sent: Sent,
+        held: dict[Name, Held],
+        refusals: Mapping[Name, KafkaError | None],
+        promises: list[Promise],
+    ) -> Answers:
+        acks, now_ms = call.request.acks, self._clock.wall_ms()
+        answers = {}
+        for name, records in sent.items():
+            refusal = refusals.get(name)
+            if refusal is not None:
+                self._count_failure(name[0])
+                answers[name] = _refused(name[1], refusal)
+            else:
+                verification = held[name].verification if name in held else None
+                answers[name] = self._append(name, records, call.version, acks, now_ms, promises, verification)
+        return answers
 
     # --------------------------------------------------------------------------------------------- answering
 

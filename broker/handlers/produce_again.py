@@ -220,6 +220,7 @@ class Repeats:
         parts: Parts = [out]
         errors = await CommitWait([promise]).wait_committed(call.request.timeout_ms)
         for error in errors.values():
+            self._statistics.errors[error.code] += 1
             parts = _framed(
                 _size.unpack_from(out, _ID_AT.start)[0], call.version, self._refuse(call, known.name, error)
             )

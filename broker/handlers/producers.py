@@ -1,20 +1,21 @@
 """InitProducerId and DescribeProducers: who writes, and what is known of it.
 
-A producer without a transactional id gets a new id every time, whatever it says of itself; v3 lets it say so.
+A producer without a transactional id gets a new id every time, whatever it says of itself; v3 lets it say so. With one
+it goes on as whoever had the name before, at the next epoch, and v3 lets it say who it believes to be. That it was
+replaced it is told by PRODUCER_FENCED since v4.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
+from typing import Final
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
+from minikafka.broker.coordinators.transactions.transaction import NO_EPOCH, NO_ID, Identity
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
-from minikafka.broker.producer_ids import ProducerIds
-from minikafka.broker.zookeeper.coord import CoordError
-from minikafka.broker.zookeeper.registration import allocate_producer_ids
 from minikafka.protocol.apis import APIS
-from minikafka.protocol.errors import CoordinatorNotAvailableError, InvalidRequestError, KafkaError
+from minikafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
 from minikafka.protocol.messages.transactions import (
     DescribedProducersPartition,
     DescribedProducersTopic,
@@ -26,12 +27,11 @@ from minikafka.protocol.messages.transactions import (
 )
 from minikafka.storage.formats import check_topic_name
 
-_NO_ID = -1
-_NO_EPOCH = -1
+_FENCED_SINCE: Final = 4
 
 
-def routes(context: Context) -> list[Route]:
-    handler = _ProducersHandler(context)
+def routes(context: Context, transactions: TransactionCoordinator) -> list[Route]:
+    handler = _ProducersHandler(context, transactions)
     return [
         Route(APIS[22], handler.init_producer_id, Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),
         Route(APIS[61], handler.describe, Operation.READ, Resource.TOPIC),
@@ -41,31 +41,31 @@ def routes(context: Context) -> list[Route]:
 class _ProducersHandler:
     """See the module's description."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, transactions: TransactionCoordinator) -> None:
         self._context = context
-        self._ids = ProducerIds(lambda: allocate_producer_ids(context.coord, context.broker_id))
+        self._transactions = transactions
 
     def init_producer_id(self, call: Call) -> Awaitable[InitProducerIdResponse]:
-        return self._init_producer_id(call.request)
+        return self._init_producer_id(call)
 
-    async def _init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    async def _init_producer_id(self, call: Call) -> InitProducerIdResponse:
         try:
-            return InitProducerIdResponse(producer_id=await self._new_id(request), producer_epoch=0)
+            producer_id, epoch = await self._session(call.request)
         except KafkaError as error:
-            return InitProducerIdResponse(error_code=error.code, producer_id=_NO_ID, producer_epoch=_NO_EPOCH)
+            is_old = error.code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if is_old else error.code
+            return InitProducerIdResponse(error_code=code, producer_id=NO_ID, producer_epoch=NO_EPOCH)
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
-    async def _new_id(self, request: InitProducerIdRequest) -> int:
-        if (request.producer_id == _NO_ID) is not (request.producer_epoch == _NO_EPOCH):
+    async def _session(self, request: InitProducerIdRequest) -> Identity:
+        if (request.producer_id == NO_ID) is not (request.producer_epoch == NO_EPOCH):
             raise InvalidRequestError("a producer id and its epoch are given both, or neither")
-        if request.transactional_id is not None:
-            if not request.transactional_id:
-                raise InvalidRequestError("a transactional id cannot be empty")
-            raise CoordinatorNotAvailableError("there is no transaction coordinator")
-        try:
-            async with asyncio.timeout(self._context.config.broker.request_timeout_ms / 1000):
-                return await self._ids.next()
-        except (TimeoutError, CoordError) as error:
-            raise CoordinatorNotAvailableError(f"no producer ids can be had from ZooKeeper: {error}") from None
+        if request.transactional_id is None:
+            return Identity(await self._transactions.new_id(), 0)
+        expected = Identity(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
+        return await self._transactions.begin_session(
+            request.transactional_id, request.transaction_timeout_ms, expected
+        )
 
     def describe(self, call: Call) -> DescribeProducersResponse:
         request: DescribeProducersRequest = call.request

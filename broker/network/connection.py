@@ -80,6 +80,8 @@ class Connection(asyncio.BufferedProtocol):
         # For the server: whether anything has come since it looked last, and since when nothing has.
         self.has_news = True
         self.silent_since_ms = 0
+        self.number = 0
+        """Later connections have higher ones."""
         # Of the peer.
         self.listener = listener
         self.principal = "User:ANONYMOUS"

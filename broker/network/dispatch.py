@@ -16,6 +16,7 @@ from time import perf_counter_ns
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from minikafka.broker.network.connection import Connection, Parts, Reply
+from minikafka.broker.network.outcomes import count_errors
 from minikafka.broker.statistics import RequestStatistics, Statistics
 from minikafka.protocol.apis import Api
 from minikafka.protocol.control_codec import ControlApi, ControlMessage
@@ -86,6 +87,8 @@ class Route(NamedTuple):
     is_advertised: bool = True
     is_control: bool = False
     """Of the control plane: for brokers only, and served before anything else is."""
+    is_of_follower: Callable[[Call], bool] | None = None
+    """Which of its requests come from brokers that follow, and are counted apart."""
 
 
 class _Served(NamedTuple):
@@ -140,14 +143,15 @@ class Dispatcher:
             raise DecodeError(f"{route.api.name} is for brokers, not for listener {connection.listener}")
         client_id, pos = decode_client_id(frame, flexible)
         call = Call(route.api.request.decode(frame, version, pos), version, client_id, connection)
+        if route.is_of_follower is not None and route.is_of_follower(call):
+            statistics = self._statistics.follower_fetches
+            served = served._replace(statistics=statistics)
         out = start_frame(encode_response_header(correlation_id, header_is_flexible))
         if self._opened is not None and not route.is_control and key != API_VERSIONS_KEY:
             return self._wait_and_handle(served, call, out, began)
         answer = route.handler(call)
         if isinstance(answer, _ANSWERS):
-            parts = finish_frame(answer.encode(version, out))
-            statistics.add(version, (perf_counter_ns() - began) // 1000)
-            return parts
+            return _finished(statistics, answer, version, out, began)
         return None if answer is None else self._later(served, answer, version, out, began)
 
     def _look_up(self, key: int, version: int) -> _Served | None:
@@ -170,16 +174,17 @@ class Dispatcher:
             self._opened = None
         answer = served.route.handler(call)
         if isinstance(answer, _ANSWERS):
-            return finish_frame(answer.encode(call.version, out))
+            return _finished(served.statistics, answer, call.version, out, began)
         return None if answer is None else await self._later(served, answer, call.version, out, began)
 
     async def _later(
         self, served: _Served, answer: Awaitable[Answer | None], version: int, out: bytearray, began: int
     ) -> Parts | None:
         response = await answer
-        parts = None if response is None else finish_frame(response.encode(version, out))
+        if response is not None:
+            return _finished(served.statistics, response, version, out, began)
         served.statistics.add(version, (perf_counter_ns() - began) // 1000)
-        return parts
+        return None
 
     def _refuse_version(self, key: int, version: int, correlation_id: int) -> Parts:
         """Only ApiVersions can say so: every client asks it first and understands its oldest answer."""
@@ -190,3 +195,12 @@ class Dispatcher:
         row = ApiVersion(api_key=API_VERSIONS_KEY, min_version=low, max_version=high)
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
         return finish_frame(answer.encode(0, start_frame(encode_response_header(correlation_id, flexible=False))))
+
+
+def _finished(statistics: RequestStatistics, answer: Answer, version: int, out: bytearray, began: int) -> Parts:
+    """The frame of an answer, which is counted."""
+    parts = finish_frame(answer.encode(version, out))
+    statistics.add(version, (perf_counter_ns() - began) // 1000)
+    if isinstance(answer, Response):
+        count_errors(answer, statistics.errors)
+    return parts

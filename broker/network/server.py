@@ -71,6 +71,7 @@ class Server:
         self._none_left = asyncio.Event()
         # In the order in which they came, so that a simulated run is the same every time.
         self.connections: dict[Connection, None] = {}
+        self._admitted = 0
         self._is_stopping = False
 
     async def start(self, listeners: Iterable[Listener]) -> list[Listener]:
@@ -118,6 +119,8 @@ class Server:
         if self._per_ip[host] >= limits.per_ip_overrides.get(host, limits.connections_per_ip_max):
             log.warning("%s: refused, it has %d connections already", host, self._per_ip[host])
             return False
+        self._admitted += 1
+        connection.number = self._admitted
         self.connections[connection] = None
         self._per_ip[host] += 1
         return True

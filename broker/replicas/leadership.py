@@ -19,7 +19,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from minikafka.broker.replicas.early import EarlyBatches
+
 NO_BROKER_EPOCH: Final = -1
+_NEVER_MS: Final = -(1 << 62)
 
 
 @dataclass(slots=True)
@@ -30,9 +33,9 @@ class Follower:
     log_start_offset: int = -1
     broker_epoch: int = NO_BROKER_EPOCH
     """Of the process that fetched: one that was started since may have lost what it had."""
-    caught_up_ms: int = 0
+    caught_up_ms: int = _NEVER_MS
     """When it last had all that the leader had."""
-    fetched_ms: int = 0
+    fetched_ms: int = _NEVER_MS
     leader_end_offset: int = 0
     """How far the leader was at the last fetch."""
 
@@ -75,7 +78,7 @@ class Leadership:
     """One epoch of leading one partition."""
 
     __slots__ = (
-        *("broker_id", "epoch", "followers", "is_alone", "isr", "is_recovering", "joining", "maximal_isr"),
+        *("broker_id", "early", "epoch", "followers", "is_alone", "isr", "is_recovering", "joining", "maximal_isr"),
         *("partition_epoch", "proposed", "start_offset"),
     )
 
@@ -85,6 +88,7 @@ class Leadership:
         self.start_offset = start_offset
         """Where the epoch begins: whoever has less than this may miss what was committed before."""
         self.isr: tuple[int, ...] = ()
+        self.early = EarlyBatches()
         self.partition_epoch = -1
         self.is_recovering = False
         self.followers: dict[int, Follower] = {}
@@ -108,10 +112,13 @@ class Leadership:
         """Take over what the controller has decided; a proposal made before is answered by it."""
         self.partition_epoch = partition_epoch
         self.is_recovering = is_recovering
-        known = self.followers
-        # Whoever is new has the time of a whole lag to fetch before it counts as out of sync.
+        known, in_sync = self.followers, frozenset(isr)
+        # Whoever is in sync has the time of a whole lag to fetch before it counts as out of sync. Any other has never
+        # caught up: nobody waits for it before it has.
         self.followers = {
-            each: known.get(each) or Follower(caught_up_ms=now_ms) for each in replicas if each != self.broker_id
+            each: known.get(each) or (Follower(caught_up_ms=now_ms) if each in in_sync else Follower())
+            for each in replicas
+            if each != self.broker_id
         }
         self.is_alone = not self.followers
         self._settle(tuple(isr))

@@ -10,12 +10,11 @@ the role compares `leader_epoch`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from minikafka.broker.clock import Clock
 from minikafka.broker.config.topic import TopicConfig
-from minikafka.broker.replicas.flusher import Flusher
+from minikafka.broker.replicas.bound import Bound
+from minikafka.broker.replicas.keepers import Keepers
 from minikafka.broker.replicas.leadership import FollowerFetch, Leadership, Moment
 from minikafka.broker.statistics import TopicStatistics
 from minikafka.protocol.control import PartitionState
@@ -27,6 +26,7 @@ from minikafka.protocol.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    OutOfOrderSequenceNumberError,
     UnknownLeaderEpochError,
 )
 from minikafka.protocol.records.batch import BatchView
@@ -50,29 +50,6 @@ class Watcher(Protocol):
     """Something that waits for partitions to change."""
 
     def on_change(self, partition: Partition) -> None: ...
-
-
-class Bound(NamedTuple):
-    """What a reader gets to see: nothing at or above `offset`."""
-
-    offset: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-
-
-class Keepers(NamedTuple):
-    """What all partitions of a broker have in common."""
-
-    clock: Clock
-    flusher: Flusher
-    on_disk_failure: Callable[[LogDir, str], None]
-    lag_ms_max: Callable[[], int]
-    """How long a follower may be behind and still be in sync."""
-    broker_epochs: Callable[[], Mapping[int, int]]
-    """Of the brokers that are alive."""
-    on_proposal: Callable[[Partition], None]
-    """The leader wants another ISR."""
 
 
 class Partition:
@@ -119,15 +96,11 @@ class Partition:
         leadership = self.leadership
         if leadership is None or state.leader_epoch != self.leader_epoch:
             leadership = Leadership(self.broker_id, state.leader_epoch, self.log.log_end_offset)
+            leadership.early.on_elected(state.leader_epoch, self._keepers.clock.monotonic_ms())
             # Also if nothing is ever written in it: a follower has to learn that the epoch before it is over.
             self.log.start_epoch(state.leader_epoch)
-        leadership.update(
-            state.replicas,
-            state.isr,
-            state.partition_epoch,
-            self._keepers.clock.monotonic_ms(),
-            is_recovering=state.is_recovering,
-        )
+        now_ms = self._keepers.clock.monotonic_ms()
+        leadership.update(state.replicas, state.isr, state.partition_epoch, now_ms, is_recovering=state.is_recovering)
         self._take_role(state, leadership)
         if self._is_strict and self.own_end_offset < self.log.log_end_offset:
             # It counts when it is on disk, and nobody else may ever ask for that.
@@ -213,11 +186,17 @@ class Partition:
         """Write a batch as the leader."""
         leadership = self.leadership or self.check_leader()
         if acks == ACKS_ALL and len(leadership.isr) < self.min_isr:
+            now_ms = self._keepers.clock.monotonic_ms()
+            leadership.early.on_refused(batch, self.log.producers.get(batch.producer_id), now_ms)
             raise NotEnoughReplicasError(f"{self}: {len(leadership.isr)} in-sync replicas, {self.min_isr} are needed")
+        if leadership.early.is_watchful and batch.base_sequence > 0:
+            self._check_first(leadership, batch)
         try:
             appended = self.log.append_as_leader(batch, leadership.epoch, now_ms, origin, verification)
         except StorageError as error:
             raise self.disk_failure(error) from error
+        except OutOfOrderSequenceNumberError as error:
+            raise self._out_of_order(leadership, batch, error) from None
         if not appended.is_duplicate:
             self.appended_bytes += batch.size
             if not leadership.is_alone:
@@ -231,6 +210,17 @@ class Partition:
             if self.watchers:
                 self.wake()
         return appended
+
+    def _check_first(self, leadership: Leadership, batch: BatchView) -> None:
+        producer, now_ms = self.log.producers.get(batch.producer_id), self._keepers.clock.monotonic_ms()
+        if producer is None and not leadership.early.may_be_first(batch, now_ms):
+            raise NotLeaderOrFollowerError(f"{self}: the first batch of producer {batch.producer_id} may be on its way")
+
+    def _out_of_order(self, leadership: Leadership, batch: BatchView, error: KafkaError) -> KafkaError:
+        producer, now_ms = self.log.producers.get(batch.producer_id), self._keepers.clock.monotonic_ms()
+        if leadership.early.is_excused(batch, producer, leadership.start_offset, now_ms):
+            return NotLeaderOrFollowerError(f"{self}: a batch before this one was refused and has not come again yet")
+        return error
 
     def _on_synced(self, verdict: Verdict) -> None:
         """What was appended is on disk, or nobody knows; then the directory is offline, or leads no more."""

@@ -19,7 +19,9 @@ from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.replicas.dir_worker import DirWorker
 from minikafka.broker.replicas.flusher import Flusher
-from minikafka.broker.replicas.partition import Keepers, Partition
+from minikafka.broker.replicas.keepers import Keepers
+from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.replicas.throttle import Throttle
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import Work
 from minikafka.protocol.control import PartitionState, StoppedPartition
@@ -68,6 +70,16 @@ class Partitions:
         """Has the newest configs of topics whose logs are about to be opened."""
         self.on_proposal: Callable[[Partition], None] = _ignore
         """Called when a leader wants another ISR."""
+        self.leader_throttle = Throttle(
+            lambda: config.broker.leader_replication_throttled_rate,
+            lambda partition: partition.config.leader_throttled_replicas,
+            clock,
+        )
+        self.follower_throttle = Throttle(
+            lambda: config.broker.follower_replication_throttled_rate,
+            lambda partition: partition.config.follower_throttled_replicas,
+            clock,
+        )
         self._keepers = Keepers(
             clock=clock,
             flusher=self.flusher,

@@ -12,6 +12,7 @@ away.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ from minikafka.broker.context import Context
 from minikafka.broker.network.net import Net
 from minikafka.broker.network.peer import Peer, PeerGone
 from minikafka.broker.replication.controller_link import inter_broker_address
+from minikafka.broker.replication.ends import EARLIEST, LATEST, ask_offset
 from minikafka.broker.replication.following import Following, TruncatedBelowCommitted
 from minikafka.protocol.errors import CorruptRecord, ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import (
@@ -30,19 +32,11 @@ from minikafka.protocol.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
-from minikafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from minikafka.storage.durability import Durability
 
 log: Final = logging.getLogger(__name__)
 
 FETCH_VERSION: Final = 17
-_OFFSETS_VERSION: Final = 9
-_LATEST, _EARLIEST = -1, -2
 _SESSION_EPOCH_MAX: Final = (1 << 31) - 1
 _DELAY_MS: Final = 10
 _DOUBLINGS_MAX: Final = 16
@@ -152,7 +146,11 @@ class Fetcher:
         self._forgotten.clear()
 
     async def _back_off(self) -> None:
-        await asyncio.sleep(self._context.config.broker.replica_fetch_backoff_ms / 1000)
+        """Pause, but not when something has come to be followed there: then its leader is back."""
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._context.config.broker.replica_fetch_backoff_ms / 1000):
+                await self._news.wait()
 
     # ------------------------------------------------------------------------------------------------- asking
 
@@ -183,6 +181,16 @@ class Fetcher:
             self._forgotten.discard(key)
             self._stale[key] = None
 
+    def _hold_back(self) -> None:
+        """Leave out for a while what is throttled and not in sync, if more than enough has come of late."""
+        throttle = self._context.partitions.follower_throttle
+        wait_ms = throttle.wait_ms
+        if wait_ms:
+            named = self._stale if self._session.id else self._followed.keys() - self._delayed.keys()
+            for following in [self._followed[key] for key in named]:
+                if following.is_behind and throttle.holds(following.partition):
+                    self._pause(following, wait_ms)
+
     async def _exchange(self, peer: Peer) -> None:
         """One request and its answer, or two if there is news."""
         asking = [self._send(peer)]
@@ -207,6 +215,7 @@ class Fetcher:
     def _send(self, peer: Peer) -> _Sent:
         self._news.clear()
         self._take_up_delayed()
+        self._hold_back()
         self._number += 1
         request = self._request()
         if self._session.id:
@@ -312,6 +321,10 @@ class Fetcher:
             await following.begin_earlier(part.records)
         has_written = bool(part.records) and partition.append_fetched(part.records or b"", following.leader_epoch)
         following.failures = 0
+        following.leader_high_watermark = part.high_watermark
+        throttle = self._context.partitions.follower_throttle
+        if has_written and throttle.holds(partition):
+            throttle.record(len(part.records or b""))
         if following.is_current:
             partition.follow_offsets(part.high_watermark, part.log_start_offset)
         return has_written
@@ -332,40 +345,30 @@ class Fetcher:
         if self._followed.get(following.key) is not following:
             # It was given up while the leader was asked about it.
             return
-        following.asked = None
-        self._leave_out(following.key)
         delay_ms = min(_DELAY_MS << following.failures, self._context.config.broker.replica_fetch_backoff_ms)
         following.failures = min(following.failures + 1, _DOUBLINGS_MAX)
+        self._pause(following, delay_ms)
+
+    def _pause(self, following: Following, delay_ms: int) -> None:
+        following.asked = None
+        self._leave_out(following.key)
         self._delayed[following.key] = self._context.clock.monotonic_ms() + delay_ms
         # A little later than that, so that its time has surely come.
         asyncio.get_running_loop().call_later((delay_ms + 1) / 1000, self._news.set)
 
     async def _on_out_of_range(self, following: Following) -> None:
         """Our log ends after the leader's, or before its start."""
-        end_offset = await self._leader_offset(following, _LATEST)
+        end_offset = await ask_offset(await self._connected(), following, LATEST)
         if end_offset is not None and following.is_current:
             if end_offset < following.partition.log.log_end_offset:
                 await following.cut_to_end(end_offset)
                 return
-            start_offset = await self._leader_offset(following, _EARLIEST)
+            start_offset = await ask_offset(await self._connected(), following, EARLIEST)
             if start_offset is not None and following.is_current:
                 if start_offset > following.partition.log.log_end_offset:
                     following.start_over_at(start_offset)
                 return
         self._delay(following)
-
-    async def _leader_offset(self, following: Following, which: int) -> int | None:
-        partition = following.partition
-        asked = ListOffsetsPartition(
-            partition_index=partition.index, current_leader_epoch=following.leader_epoch, timestamp=which
-        )
-        request = ListOffsetsRequest(
-            replica_id=self._context.broker_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])]
-        )
-        peer = await self._connected()
-        answer: ListOffsetsResponse = await peer.ask(request, _OFFSETS_VERSION)
-        found = answer.topics[0].partitions[0] if answer.topics and answer.topics[0].partitions else None
-        return None if found is None or found.error_code else found.offset
 
     async def _sync(self) -> None:
         flusher = self._context.partitions.flusher

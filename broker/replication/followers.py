@@ -37,8 +37,7 @@ class Followers:
     @property
     def lag_max(self) -> int:
         """By how many records the furthest behind of our replicas is behind what its leader has committed."""
-        behind = (each.log.high_watermark - each.log.log_end_offset for each in self._following)
-        return max((0, *behind))
+        return max((following.lag for following, _ in self._following.values()), default=0)
 
     @property
     def failed_count(self) -> int:

@@ -34,7 +34,10 @@ class TruncatedBelowCommitted(Exception):
 class Following:
     """A partition in one epoch of its leader."""
 
-    __slots__ = ("_clock", "_worker", "asked", "asked_in", "failures", "is_failed", "key", "leader_epoch", "partition")
+    __slots__ = (
+        *("_clock", "_worker", "asked", "asked_in", "failures", "is_failed", "key", "leader_epoch"),
+        *("leader_high_watermark", "partition"),
+    )
 
     def __init__(self, partition: Partition, worker: DirWorker, clock: Clock) -> None:
         self.partition = partition
@@ -49,12 +52,25 @@ class Following:
         self.failures = 0
         """In a row."""
         self.is_failed = False
+        self.leader_high_watermark: int | None = None
+        """As the leader said last."""
 
     @property
     def is_current(self) -> bool:
         """Whether this is still what the partition is to be."""
         partition = self.partition
         return partition.leadership is None and not partition.is_offline and partition.leader_epoch == self.leader_epoch
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it lacks something that is committed, or may."""
+        committed = self.leader_high_watermark
+        return committed is None or self.partition.log.log_end_offset < committed
+
+    @property
+    def lag(self) -> int:
+        """How many records it lacks that are committed, as far as is known."""
+        return max(0, (self.leader_high_watermark or 0) - self.partition.log.log_end_offset)
 
     @property
     def is_on_disk(self) -> bool:
@@ -100,9 +116,9 @@ class Following:
             raise TruncatedBelowCommitted(
                 f"{partition}: the leader's log ends at {offset}, and here {partition.log.high_watermark} is committed"
             )
-        log.info(
-            "%s: cut from %d to %d, where the leader's log differs", partition, partition.log.log_end_offset, offset
-        )
+        end_offset = partition.log.log_end_offset
+        if offset < end_offset:
+            log.info("%s: cut from %d to %d, where the leader's log differs", partition, end_offset, offset)
         try:
             job = partition.log_dir.before_truncation({partition.name: offset})
             if job is not None:

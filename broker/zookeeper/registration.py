@@ -133,8 +133,8 @@ class Registration:
     async def register(self, node: BrokerNode) -> int:
         """Make the node and return the broker epoch, which is the number of the transaction that made it.
 
-        If there is one already, it may be left over from our last session, or from the process before us. ZooKeeper
-        will then remove it, which is waited for; else it is DuplicateBroker.
+        If there is one already, it may be left over from our last session, and is removed, or from the process before
+        us. ZooKeeper will then remove it, which is waited for; else it is DuplicateBroker.
         """
         waker = Waker()
         connections = _Connections(self._coord)
@@ -171,7 +171,7 @@ class Registration:
                 continue
             try:
                 return await self._claim(node, waker)
-            except (Disconnected, NoNode):
+            except (Disconnected, NoNode, BadVersion):
                 continue
 
     async def _claim(self, node: BrokerNode, waker: Waker) -> int | None:
@@ -181,6 +181,10 @@ class Registration:
             if data != node.encode():
                 await self._coord.set(self._path, node.encode())
             return stat.czxid
+        if stat.ephemeral_owner in self._sessions:
+            # That one is over for us, but servers may hold on to it for as long as it would have lasted.
+            await self._coord.delete(self._path, stat.version)
+            return await self._attempt(node, waker)
         if not self._is_left_over(node, data, stat):
             raise DuplicateBroker(self._describe(data, stat))
         log.warning("%s; waiting for it to go", self._describe(data, stat))
@@ -194,7 +198,7 @@ class Registration:
             there = BrokerNode.decode(self._path, data)
         except BadNode:
             return False
-        return stat.ephemeral_owner in self._sessions or there.endpoints == node.endpoints
+        return there.endpoints == node.endpoints
 
     async def _give_up(self, node: BrokerNode) -> None:
         """Time is up: whoever made that node keeps it alive. Unless it went just now."""

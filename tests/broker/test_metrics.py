@@ -8,7 +8,7 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from minikafka.broker.gauges import ClusterGauges, Gauges, LogGauges, ReplicaGauges
+from minikafka.broker.gauges import ClusterGauges, FetcherGauges, Gauges, GroupGauges, LogGauges, ReplicaGauges
 from minikafka.broker.metrics import named_requests, render, snapshot
 from minikafka.broker.recent import MINUTES, Recent, quantiles_ms
 from minikafka.broker.statistics import RequestStatistics, Statistics
@@ -33,6 +33,7 @@ def test_what_people_alert_on() -> None:
     gauges = Gauges(
         ReplicaGauges(partitions=10, leaders=9, under_replicated=8, under_min_isr=7, at_min_isr=6, offline=5),
         ClusterGauges(is_controller=1, brokers=2, topics=3, partitions=4, offline_partitions=5),
+        FetcherGauges(lag_max=11, failed=1),
         offline_log_dirs=1,
         session="suspended",
     )
@@ -51,6 +52,8 @@ def test_what_people_alert_on() -> None:
         "kafka_controller_kafkacontroller_offlinepartitionscount{}": 5,
         "kafka_controller_controllerstats_uncleanleaderelections_total{}": 2,
         "kafka_log_logmanager_offlinelogdirectorycount{}": 1,
+        "kafka_server_replicafetchermanager_maxlag{}": 11,
+        "kafka_server_replicafetchermanager_failedpartitionscount{}": 1,
         "kafka_server_sessionexpirelistener_zookeeperexpires_total{}": 3,
         "kafka_server_sessionexpirelistener_sessionstate{state=suspended}": 1,
         "kafka_server_sessionexpirelistener_sessionstate{state=connected}": 0,
@@ -82,6 +85,22 @@ def test_logs() -> None:
     assert found["kafka_log_log_numlogsegments{partition=3,topic=orders}"] == 2
     assert found["kafka_log_log_logstartoffset{partition=3,topic=orders}"] == 10
     assert found["kafka_log_log_logendoffset{partition=3,topic=orders}"] == 20
+
+
+def test_groups() -> None:
+    groups = [
+        GroupGauges("billing", "Stable", 2, [("orders", 0, 17), ("orders", 1, 18)]),
+        GroupGauges("search", "Empty", 0, [("orders", 0, 5)]),
+    ]
+    found = page(Statistics(), Gauges(groups=groups))
+    manager, group = "kafka_coordinator_group_groupmetadatamanager_", "kafka_consumergroup_"
+    assert found[f"{manager}numgroups{{}}"] == 2
+    assert found[f"{manager}numgroupsstable{{}}"] == 1
+    assert found[f"{manager}numgroupspreparingrebalance{{}}"] == 0
+    assert found[f"{manager}numoffsets{{}}"] == 3
+    assert found[f"{group}members{{consumergroup=billing}}"] == 2
+    assert found[f"{group}current_offset{{consumergroup=billing,partition=1,topic=orders}}"] == 18
+    assert found[f"{group}current_offset{{consumergroup=search,partition=0,topic=orders}}"] == 5
 
 
 def test_requests() -> None:

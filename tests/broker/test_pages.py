@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +11,9 @@ from typing import Any, cast
 import pytest
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.groups.group import Group
+from minikafka.broker.coordinators.groups.offsets import Commit, Offsets
+from minikafka.broker.coordinators.groups.states import State
 from minikafka.broker.gauges import read_gauges
 from minikafka.broker.pages import Pages
 from minikafka.broker.recent import Recent
@@ -45,7 +48,9 @@ class Broker:
     """Stands in for the broker."""
 
     context: Context | None = None
+    followers: None = None
     is_controller: bool = False
+    groups: Sequence[Group] = ()
     statistics: Statistics = field(default_factory=Statistics)
 
 
@@ -131,3 +136,14 @@ def test_gauges_of_the_cluster_are_the_controllers() -> None:
     }
     metadata = SimpleNamespace(brokers={1: None, 2: None}, topics={"a": SimpleNamespace(partitions=states)})
     assert read_gauges(context(metadata=metadata), is_controller=True).cluster == (1, 2, 1, 3, 1, 2)
+
+
+def test_groups() -> None:
+    offsets = Offsets()
+    offsets.put(("orders", 1), Commit(17, 0, "", 0), log_offset=0)
+    # Not committed before the transaction is.
+    offsets.put_pending(5, ("orders", 2), Commit(18, 0, "", 0), log_offset=1)
+    group = cast("Group", SimpleNamespace(group_id="g", state=State.STABLE, members=[1, 2], offsets=offsets))
+    assert read_gauges(context(), is_controller=False, groups=[group]).groups == [
+        ("g", "Stable", 2, [("orders", 1, 17)])
+    ]

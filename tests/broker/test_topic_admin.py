@@ -220,3 +220,19 @@ async def test_more_partitions_with_an_answer_lost(
     await admin.add_partitions("t", 3)
     other = await world.open()
     assert len((await node_of(other, "t")).partitions) == 3
+
+
+async def test_a_topic_that_somebody_else_makes_meanwhile_is_no_twin_of_itself(
+    coord: Coord, admin: TopicAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes up between the look for its name and the look for names like it."""
+    rival, children = await admin.plan("a_b", 1, 1), coord.children
+
+    async def make_first(path: str) -> list[str]:
+        monkeypatch.undo()
+        await admin.create(rival)
+        return list(await children(path))
+
+    monkeypatch.setattr(coord, "children", make_first)
+    with pytest.raises(TopicAlreadyExistsError):
+        await admin.plan("a_b", 1, 1)

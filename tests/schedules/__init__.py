@@ -13,8 +13,8 @@ with the rule switched off, which has to end badly, or the schedule would prove 
      8  a state that is written over another; an answer that is lost             test_in_sync, test_control
      9  too few in sync by the time of the ack                                   test_in_sync
     10  an ack that belongs to another leader                                    test_leaders
-    14  a retry at the next leader                                               test_leaders
-    15  what is known of records that were cut off                               test_leaders
+    14  a retry at the next leader, or a batch before its turn                   test_producers
+    15  what is known of records that were cut off                               test_producers
     18  what is committed is not cut off                                         test_truncation
     19  a controller that is none any more; a topic that was made again          test_control
     20  damage where all was synced                                              test_restarts

@@ -205,7 +205,7 @@ class Run:
 
     def _someone(self) -> int | None:
         """A broker with which nothing is wrong; it is told that now something is."""
-        well = [each for each in BROKERS if each not in self._ailing]
+        well = [each for each in BROKERS if each not in self._ailing and self.cluster.nodes[each].is_running]
         if not well or not self._is_storm:
             return None
         found = self.rng.choice(well)

@@ -15,10 +15,13 @@ from minikafka.broker.replicas import reading
 from minikafka.broker.replicas.partition import Partition, Promise
 from minikafka.broker.replication.following import Following
 from minikafka.protocol.control import PartitionState
-from minikafka.protocol.errors import KafkaError, NotLeaderOrFollowerError, OffsetNotAvailableError
-from minikafka.storage import replay, trimming
+from minikafka.protocol.errors import (
+    KafkaError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+)
 from tests.schedules.stage import Attempt, must, must_agree, must_fail, must_hold, play
-from tests.sim.client import EARLIEST, LATEST, Sequence5, host_of
+from tests.sim.client import EARLIEST, LATEST, host_of
 from tests.sim.cluster import SimCluster
 
 L, F, G, C = 1, 2, 3, 4
@@ -162,103 +165,6 @@ def acks_go_by_the_offset_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Promise, "outcome", outcome)
 
 
-# --------------------------------------------------------------------------------------- 14: a retry at the next leader
-
-
-async def retry_at_the_next_leader() -> None:
-    """A producer does not hear that m1 was written, and sends it again to the next leader. It must be there once, under
-    the offset it had.
-    """
-    cluster = await SimCluster.start(4)
-    await cluster.create_topic()
-    first = Sequence5(7, 0, 0)
-    assert await cluster.client.produce(L, b"m1", sequence=first) == 0
-    cluster.kill(L)
-    await cluster.until_leads(F)
-    offset = await cluster.client.produce(F, b"m1", sequence=first)
-    must((offset, cluster.values(F)) == (0, [b"m1"]), "a record was written twice")
-
-
-def only_the_leader_knows_its_producers(patch: pytest.MonkeyPatch) -> None:
-    lead = Partition.become_leader
-
-    def become_leader(self: Partition, state: PartitionState) -> None:
-        self.log.producers.truncate_fully(0)
-        lead(self, state)
-
-    patch.setattr(Partition, "become_leader", become_leader)
-
-
-async def retry_of_what_is_not_committed() -> None:
-    """The same, but the next leader has m1 and cannot commit it. A retry is not to be acknowledged before m1 is."""
-    cluster = await SimCluster.start(4)
-    await cluster.create_topic()
-    first = Sequence5(7, 0, 0)
-    await cluster.client.produce(L, b"m0")
-    cluster.cut(L, G)
-    cluster.cut(F, G)
-    Attempt(cluster.client.produce(L, b"m1", sequence=first))
-    await cluster.until(lambda: cluster.values(F) == [b"m0", b"m1"])
-    cluster.kill(L)
-    await cluster.until_leads(F)
-    retry = Attempt(cluster.client.produce(F, b"m1", sequence=first))
-    await cluster.wait(2)
-    is_early = retry.is_acked
-    cluster.kill(F)
-    await cluster.until_leads(G)
-    must_hold(cluster, G, *([b"m1"] if is_early else []))
-
-
-def duplicates_are_acknowledged_at_once(patch: pytest.MonkeyPatch) -> None:
-    promise = Partition.promise
-
-    def promise_at_once(self: Partition, offset: int, acks: int) -> Promise | None:
-        assert self.leadership is not None
-        return None if offset <= self.leadership.start_offset else promise(self, offset, acks)
-
-    patch.setattr(Partition, "promise", promise_at_once)
-
-
-# -------------------------------------------------------------------------------- 15: what is known of what was cut off
-
-
-async def retry_of_what_was_cut_off() -> None:
-    """L has m1 alone and loses it when F leads for a while. Then L leads again, and another record takes its place.
-    When the producer sends m1 again, L must not believe that it has it.
-    """
-    cluster = await SimCluster.start(4)
-    await cluster.create_topic()
-    cluster.cut(L, F)
-    cluster.cut(L, G)
-    first = Sequence5(7, 0, 0)
-    await cluster.client.produce(L, b"m1", acks=1, sequence=first)
-    cluster.expire(L)
-    await cluster.until_leads(F)
-    cluster.network.heal_all()
-    await cluster.until_in_sync(L, F, G)
-    assert cluster.values(L) == []
-    cluster.kill(F)
-    await cluster.until_leads(L)
-    await cluster.client.produce(L, b"m2")
-    await cluster.client.produce(L, b"m1", sequence=first)
-    must_hold(cluster, L, b"m1")
-
-
-def producers_are_left_as_they_were(patch: pytest.MonkeyPatch) -> None:
-    rebuild, truncate = replay.rebuild_producers, trimming.truncate_to
-    kept: list[Any] = []
-
-    def truncate_to(log: Any, offset: int, now_ms: int) -> bool:
-        kept.append(log.producers)
-        return truncate(log, offset, now_ms)
-
-    def rebuild_producers(*args: Any, **settings: Any) -> Any:
-        return kept.pop() if kept else rebuild(*args, **settings)
-
-    patch.setattr(trimming, "rebuild_producers", rebuild_producers)
-    patch.setattr("minikafka.broker.replication.following.truncate_to", truncate_to)
-
-
 # -------------------------------------------------------------------------------- 27: a role that changes during a wait
 
 
@@ -297,9 +203,6 @@ STORIES: list[Any] = [
     follower_of_an_earlier_epoch,
     follower_as_it_was_in_an_earlier_epoch,
     producer_that_waits_for_a_lost_leadership,
-    retry_at_the_next_leader,
-    retry_of_what_is_not_committed,
-    retry_of_what_was_cut_off,
     leader_by_the_time_of_the_cut,
 ]
 
@@ -308,9 +211,6 @@ MUTANTS: list[Any] = [
     (follower_of_an_earlier_epoch, epochs_of_fetches_are_ignored),
     (follower_as_it_was_in_an_earlier_epoch, followers_are_remembered),
     (producer_that_waits_for_a_lost_leadership, acks_go_by_the_offset_alone),
-    (retry_at_the_next_leader, only_the_leader_knows_its_producers),
-    (retry_of_what_is_not_committed, duplicates_are_acknowledged_at_once),
-    (retry_of_what_was_cut_off, producers_are_left_as_they_were),
     (leader_by_the_time_of_the_cut, roles_are_looked_at_once),
 ]
 

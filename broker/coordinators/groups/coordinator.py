@@ -18,7 +18,9 @@ from minikafka.broker.coordinators.groups.offsets import Commit, Name
 from minikafka.broker.coordinators.groups.shard import OFFSET_ERRORS, GroupShard, told
 from minikafka.broker.coordinators.groups.states import State
 from minikafka.broker.coordinators.groups.subscriptions import CONSUMER, subscribed_topics
+from minikafka.broker.coordinators.journal import Within
 from minikafka.broker.coordinators.shards import Shards
+from minikafka.broker.coordinators.verifying import TxnMember, Verifier
 from minikafka.broker.internal_topics import GROUP_OFFSETS
 from minikafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -43,10 +45,11 @@ _MINUTE_MS: Final = 60_000
 class GroupCoordinator:
     """See the module's description."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, verifier: Verifier) -> None:
         self.shards = Shards(context, GROUP_OFFSETS, lambda journal: GroupShard(context, journal))
         self._context = context
         self._clock = context.clock
+        self._verifier = verifier
 
     def _shard(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
         if not group_id and not may_be_empty:
@@ -141,6 +144,25 @@ class GroupCoordinator:
             return shard.commit(group, commits)
         except KafkaError as error:
             raise told(error, OFFSET_ERRORS) from error
+
+    async def commit_within(
+        self, group_id: str, member: tuple[str, str | None, int], txn: TxnMember, commits: Mapping[Name, Commit]
+    ) -> KafkaError | None:
+        """Commit offsets within a transaction: they hold when it is committed."""
+        shard = self._shard(group_id)
+        verification = await self._verifier.verify(txn, shard.partition)
+        # As it is after that wait.
+        shard = self._shard(group_id)
+        group = shard.groups.get(group_id) or shard.add(group_id)
+        group.check_commit_within(*member)
+        return await shard.commit_within(group, commits, Within(txn.producer_id, txn.epoch, verification))
+
+    def end_transaction(self, index: int, producer_id: int, marker_offset: int, *, is_committed: bool) -> None:
+        """The marker of a transaction is in a partition that was led here just now."""
+        try:
+            self.shards.at(index).end_transaction(producer_id, marker_offset, is_committed=is_committed)
+        except KafkaError:
+            log.info("the offsets of producer %d are settled by another broker", producer_id)
 
     def group(self, group_id: str) -> Group | None:
         """A group to look at, if there is one."""

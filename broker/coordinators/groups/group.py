@@ -314,6 +314,12 @@ class Group:
         if error:
             raise error_for(error)
 
+    def check_commit_within(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """The same within a transaction, where old clients say nothing of their membership."""
+        says_who = bool(member_id) or instance_id is not None
+        if generation >= 0 or (says_who and self.state is not State.EMPTY):
+            self.check_member(member_id, instance_id, generation)
+
     def leave(self, member_id: str, instance_id: str | None, now: int) -> None:
         """Let a member go. By its instance id alone anybody may send one away."""
         if self.state is State.DEAD:

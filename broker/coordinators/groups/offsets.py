@@ -102,7 +102,8 @@ class Offsets:
         """What was kept for long enough: since the group is unused, or if that is None, since it was committed."""
         found = []
         for name, (commit, _) in self._kept.items():
-            if name[0] in in_use or self._under_way[name] > 0:
+            # What deletes it would stand behind what a transaction is about to commit, and outlive that.
+            if name[0] in in_use or self._under_way[name] > 0 or self.is_unstable(name):
                 continue
             since_ms = commit.commit_ms if unused_since_ms is None else unused_since_ms
             until_ms = since_ms + retention_ms if commit.expire_ms is None else commit.expire_ms

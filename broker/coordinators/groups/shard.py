@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from minikafka.broker.context import Context
@@ -27,7 +27,8 @@ from minikafka.broker.coordinators.groups.records import (
 )
 from minikafka.broker.coordinators.groups.states import State
 from minikafka.broker.coordinators.groups.subscriptions import CONSUMER, subscribed_topics
-from minikafka.broker.coordinators.journal import Journal, Written
+from minikafka.broker.coordinators.journal import Journal, Within, Written
+from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.compression import Compression
 from minikafka.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
 from minikafka.protocol.messages.coordinator_records import GroupMetadataValue
@@ -64,6 +65,13 @@ GROUP_ERRORS: Final = {
 _PAUSE_SECONDS: Final = 0.1
 
 
+class _OpenTxn(NamedTuple):
+    """A producer's open transaction: where it began here, and the groups in which it has committed offsets."""
+
+    first_offset: int
+    group_ids: set[str]
+
+
 class GroupShard:
     """See the module's description."""
 
@@ -73,9 +81,15 @@ class GroupShard:
         self._journal = journal
         self._new_id = new_id
         self._timers: dict[Group, tuple[int, asyncio.TimerHandle]] = {}
+        # By producer id.
+        self._open_txns: dict[int, _OpenTxn] = {}
         # While it is loaded.
         self._values: dict[str, GroupMetadataValue] = {}
         self._offsets: dict[str, Offsets] = {}
+
+    @property
+    def partition(self) -> Partition:
+        return self._journal.partition
 
     # ----------------------------------------------------------------------------------------------------- loading
 
@@ -83,8 +97,9 @@ class GroupShard:
         if batch.is_control:
             marker = read_marker(batch)
             if marker is not None:
-                for offsets in self._offsets.values():
-                    offsets.end_transaction(batch.producer_id, is_committed=marker.type is ControlType.COMMIT)
+                for group_id in self._ended(batch.producer_id, batch.base_offset):
+                    is_committed = marker.type is ControlType.COMMIT
+                    self._offsets[group_id].end_transaction(batch.producer_id, is_committed=is_committed)
             return
         for record in iter_records(batch):
             try:
@@ -111,6 +126,7 @@ class GroupShard:
             offsets.put(entry.name, entry.commit, log_offset)
         else:
             offsets.put_pending(producer_id, entry.name, entry.commit, log_offset)
+            self._note_open(producer_id, entry.group_id, log_offset)
 
     def open(self) -> None:
         now = self._context.clock.monotonic_ms()
@@ -222,6 +238,33 @@ class GroupShard:
             await asyncio.sleep(_PAUSE_SECONDS)
             error = await self._outcome(written)
         group.offsets.finish(commits, None if error is not None else written.base_offset)
+
+    async def commit_within(self, group: Group, commits: Mapping[Name, Commit], within: Within) -> KafkaError | None:
+        """Write offsets of a transaction; from now on they are open, and its marker settles them."""
+        entries = [offset_entry(group.group_id, name, commit) for name, commit in commits.items()]
+        written = self._journal.append(entries, self._compression, within)
+        for name, commit in commits.items():
+            group.offsets.put_pending(within.producer_id, name, commit, written.base_offset)
+        self._note_open(within.producer_id, group.group_id, written.base_offset)
+        return await self._outcome(written)
+
+    def _note_open(self, producer_id: int, group_id: str, log_offset: int) -> None:
+        self._open_txns.setdefault(producer_id, _OpenTxn(log_offset, set())).group_ids.add(group_id)
+
+    def _ended(self, producer_id: int, marker_offset: int) -> Collection[str]:
+        """The groups of the transaction that a marker ends. One that was there before it began was another's."""
+        found = self._open_txns.get(producer_id)
+        if found is None or marker_offset < found.first_offset:
+            return ()
+        del self._open_txns[producer_id]
+        return found.group_ids
+
+    def end_transaction(self, producer_id: int, marker_offset: int, *, is_committed: bool) -> None:
+        """A transaction has ended: what it committed here holds now, or never did."""
+        for group_id in self._ended(producer_id, marker_offset):
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.offsets.end_transaction(producer_id, is_committed=is_committed)
 
     def forget(self, group: Group, names: Collection[Name]) -> Written | None:
         """Delete offsets, and the group with them if nothing else is left of it."""

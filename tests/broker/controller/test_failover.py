@@ -24,7 +24,7 @@ from minikafka.broker.zookeeper.znodes import CONTROLLER
 from minikafka.protocol.errors import ErrorCode, NotControllerError
 from tests.broker.controller.fakes import FakeBroker, FakeCluster, running
 from tests.broker.eventually import eventually
-from tests.broker.zookeeper.worlds import Diary, World
+from tests.broker.zookeeper.worlds import Diary, MemoryWorld, World
 
 losses = pytest.mark.parametrize(("skip", "done"), [(skip, done) for skip in range(8) for done in (True, False)])
 
@@ -55,6 +55,17 @@ async def test_the_controller_dies(cluster: FakeCluster) -> None:
     assert await cluster[2].state("t", 0) == StateNode(2, 1, (2,), 2)
     assert await cluster[2].state("t", 1) == StateNode(2, 0, (2, 3), 1)
     assert sum(each.task.is_active for each in cluster.brokers.values()) == 1
+
+
+async def test_the_node_of_a_controllers_last_session_is_not_waited_for() -> None:
+    """ZooKeeper was known to remove the nodes of a session late, when all of it was away."""
+    async with MemoryWorld() as world, running(world, 2) as cluster:
+        assert cluster[1].task.is_active
+        ghost, above = world.server.nodes[CONTROLLER], world.server.nodes["/"]
+        await world.expire(cluster[1].coord)
+        world.server.nodes.update({CONTROLLER: ghost, "/": above})
+        await eventually(lambda: not cluster[1].task.is_active and cluster[2].task.is_active)
+        assert cluster[2].task.controller.epoch == 2
 
 
 async def test_a_topic_made_without_a_controller(world: World) -> None:

@@ -55,3 +55,13 @@ def test_expiry() -> None:
     assert offsets.expired(290, 100, 190) == [("a", 0), ("b", 0), ("c", 0)]
     offsets.begin([("a", 0)])
     assert ("a", 0) not in offsets.expired(290, 100, 190)
+
+
+def test_what_a_transaction_may_still_commit_does_not_expire() -> None:
+    """What deletes it would stand behind it in the log: compaction would keep that alone."""
+    offsets = Offsets()
+    offsets.put(NAME, _commit(1, commit_ms=100), 1)
+    offsets.put_pending(7, NAME, _commit(2, commit_ms=100), 2)
+    assert offsets.expired(300, 100, None) == []
+    offsets.end_transaction(7, is_committed=False)
+    assert offsets.expired(300, 100, None) == [NAME]

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import pytest
 
-from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.groups.members import Joining
 from minikafka.broker.coordinators.groups.offsets import Commit
 from minikafka.broker.internal_topics import GROUP_OFFSETS
@@ -24,7 +23,7 @@ from minikafka.protocol.errors import (
 )
 from tests.broker.coordinators.stand import PROTOCOLS
 from tests.broker.eventually import eventually
-from tests.broker.handlers.station import Station, station
+from tests.broker.handlers.station import Station, coordinators, station
 
 _T = TypeVar("_T")
 
@@ -55,7 +54,7 @@ class Bench:
     def __init__(self, made: Station, work: SlowWork) -> None:
         self.station = made
         self.work = work
-        self.coordinator = GroupCoordinator(made.context)
+        self.coordinator = coordinators(made.context).groups
         made.context.partitions.on_role_changed = self.coordinator.shards.on_role_changed
         self.epoch = 0
 

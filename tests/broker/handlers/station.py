@@ -11,11 +11,14 @@ from typing import Any
 
 from minikafka.broker.clock import SystemClock
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.all import Coordinators
+from minikafka.broker.handlers import fetch, produce
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.membership import Membership
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.network.connection import Connection, ConnectionLimits
 from minikafka.broker.network.dispatch import Dispatcher, Route
+from minikafka.broker.network.net import TcpNet
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork, Work
@@ -51,7 +54,7 @@ class Station:
     def __init__(self, context: Context, disk: MemoryDisk, routes: Callable[[Context], list[Route]]) -> None:
         self.context = context
         self.disk = disk
-        self.dispatcher = Dispatcher(routes(context))
+        self.dispatcher = Dispatcher(routes(context), context.partitions.statistics)
         self.connection = _connection(self.dispatcher)
         self._epoch = 0
         self.update_metadata()
@@ -63,6 +66,9 @@ class Station:
     @property
     def coord(self) -> Coord:
         return self.context.coord
+
+    def another_connection(self) -> Connection:
+        return _connection(self.dispatcher)
 
     async def ask(self, request: Request, version: int, connection: Connection | None = None) -> Any:
         """The answer, after a way through both codecs."""
@@ -106,6 +112,16 @@ class Station:
         self.update_metadata(partitions=[state])
         if self.context.broker_id in replicas:
             assert await self.context.partitions.apply([state], is_full=False) == {}
+
+
+def coordinators(context: Context) -> Coordinators:
+    """Those of a broker that reaches no other."""
+    return Coordinators(context, TcpNet())
+
+
+def with_data(context: Context) -> list[Route]:
+    """Produce and Fetch."""
+    return [*fetch.routes(context), *produce.routes(context, coordinators(context).verifier)]
 
 
 def _state(topic: str, replicas: list[int]) -> PartitionState:

@@ -8,18 +8,17 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from minikafka.broker.handlers import fetch, produce
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from minikafka.protocol.records import BatchBuilder
-from tests.broker.handlers.station import Station, station
+from tests.broker.handlers.station import Station, station, with_data
 
 FETCHES = 30
 
 
 @pytest.fixture
 async def alone() -> AsyncIterator[Station]:
-    async with station(lambda context: [*fetch.routes(context), *produce.routes(context)]) as made:
+    async with station(with_data) as made:
         await made.add_topic("t", replicas=[1])
         yield made
 

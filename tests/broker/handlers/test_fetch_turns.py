@@ -6,12 +6,12 @@ import asyncio
 import inspect
 from collections.abc import Awaitable
 
-from minikafka.broker.handlers import fetch, produce
+from minikafka.broker.handlers import fetch
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from minikafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from minikafka.protocol.pipeline import Pipeline
 from minikafka.protocol.records import BatchBuilder
-from tests.broker.handlers.station import Station, station
+from tests.broker.handlers.station import Station, station, with_data
 
 VERSION = 10
 LONG_MS = 60_000
@@ -64,7 +64,7 @@ async def test_a_request_that_comes_before_the_last_one_waits_ends_its_wait() ->
 
 
 async def test_what_the_next_request_names_is_in_its_own_answer() -> None:
-    async with station(lambda context: [*fetch.routes(context), *produce.routes(context)]) as made:
+    async with station(with_data) as made:
         await made.add_topic("t", replicas=[1])
         await made.add_topic("u", replicas=[1])
         session = await begin(made, request(0, 0, "t", max_wait_ms=0))

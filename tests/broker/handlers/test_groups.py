@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from minikafka.broker.context import Context
-from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.handlers import find_coordinator, group_admin, groups, offsets
-from minikafka.broker.internal_topics import GROUP_OFFSETS
+from minikafka.broker.internal_topics import GROUP_OFFSETS, TRANSACTION_STATE
 from minikafka.broker.network.dispatch import Route
 from minikafka.broker.zookeeper.topic_nodes import TopicNode, topic_path
 from minikafka.protocol.errors import ErrorCode
@@ -29,11 +28,11 @@ from minikafka.protocol.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
-from tests.broker.handlers.station import Station, station
+from tests.broker.handlers.station import Station, coordinators, station
 
 
 def _routes(context: Context) -> list[Route]:
-    coordinator = GroupCoordinator(context)
+    coordinator = coordinators(context).groups
     context.partitions.on_role_changed = coordinator.shards.on_role_changed
     context.metadata.on_topics_deleted = coordinator.on_topics_deleted
     rows = find_coordinator.routes(context) + groups.routes(coordinator)
@@ -93,10 +92,13 @@ async def test_the_leader_coordinates(coordinator: Station, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_nobody_coordinates_transactions(coordinator: Station, version: int) -> None:
+async def test_transactions_have_a_topic_of_their_own(coordinator: Station, version: int) -> None:
     asked = FindCoordinatorRequest(key="a", key_type=1, coordinator_keys=["a"])
     answer = await coordinator.ask(asked, version)
     assert (answer if version < 4 else answer.coordinators[0]).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await coordinator.add_topic(TRANSACTION_STATE, replicas=(1,))
+    answer = await coordinator.ask(asked, version)
+    assert (answer if version < 4 else answer.coordinators[0]).node_id == 1
 
 
 async def test_others_do_not_coordinate(broker: Station) -> None:

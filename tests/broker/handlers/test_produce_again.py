@@ -19,7 +19,7 @@ from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.headers import RequestHeader, encode_request_header
 from minikafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from minikafka.protocol.records import BatchBuilder
-from tests.broker.handlers.station import Station, station
+from tests.broker.handlers.station import Station, coordinators, station
 
 NOW_MS = 1_700_000_000_000
 VERSIONS = range(3, 12)
@@ -30,7 +30,7 @@ class Counted:
     """The long way, and how often it was taken."""
 
     def __init__(self, context: Context) -> None:
-        self.inner = produce.ProduceHandler(context)
+        self.inner = produce.ProduceHandler(context, coordinators(context).verifier)
         self.calls = 0
 
     def __call__(self, call: Call) -> Any:
@@ -39,7 +39,7 @@ class Counted:
 
 
 def routes(context: Context) -> list[Route]:
-    (row,) = produce.routes(context)
+    (row,) = produce.routes(context, coordinators(context).verifier)
     return [row._replace(handler=Counted(context)), *fetch.routes(context)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from minikafka.broker.context import Context
-from minikafka.broker.handlers import fetch, list_offsets, produce, records
+from minikafka.broker.handlers import list_offsets, records
 from minikafka.broker.network.dispatch import Route
 from minikafka.broker.replicas.leadership import FollowerFetch
 from minikafka.broker.replicas.partition import Partition
@@ -29,13 +29,13 @@ from minikafka.protocol.messages.produce import (
     TopicProduceData,
 )
 from minikafka.protocol.records import BatchBuilder
-from tests.broker.handlers.station import Station, station
+from tests.broker.handlers.station import Station, station, with_data
 
 ALL, LEADER = -1, 1
 
 
 def routes(context: Context) -> list[Route]:
-    return [row for family in (fetch, list_offsets, produce, records) for row in family.routes(context)]
+    return [*with_data(context), *list_offsets.routes(context), *records.routes(context)]
 
 
 @pytest.fixture

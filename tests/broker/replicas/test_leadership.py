@@ -142,5 +142,16 @@ def test_what_is_known_of_followers_outlives_a_change_of_the_isr_but_not_of_the_
     fetched(leadership, 2, 8, 10)
     leadership.update((1, 2, 4), (1, 2), 8, 500)
     assert leadership.followers[2].log_end_offset == 8
-    assert leadership.followers[4] == Follower(caught_up_ms=500)
+    assert leadership.followers[4] == Follower()
     assert 3 not in leadership.followers
+    leadership.update((1, 2, 5), (1, 2, 5), 9, 600)
+    assert leadership.followers[5] == Follower(caught_up_ms=600)
+
+
+@pytest.mark.parametrize("now_ms", [0, LAG_MS, 10**9])
+def test_nobody_waits_for_a_replica_that_has_yet_to_catch_up(now_ms: int) -> None:
+    leadership = leading((1, 2), now_ms=now_ms)
+    fetched(leadership, 2, 10, 10, now_ms)
+    for offset in (0, 5):
+        fetched(leadership, 3, offset, 10, now_ms)
+        assert leadership.committed_offset(10, at(10, now_ms)) == 10
