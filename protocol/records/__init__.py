@@ -10,7 +10,7 @@ Bytes that are not a batch, or not the records that its header states, are a `Co
 from minikafka.protocol.compression import Compression
 from minikafka.protocol.records.batch import BatchView, read_batches, read_whole_batches
 from minikafka.protocol.records.builder import BatchBuilder, recompress
-from minikafka.protocol.records.columns import IntColumn, RecordColumns, read_columns
+from minikafka.protocol.records.columns import IntColumn, RecordColumns, iter_fields, read_columns
 from minikafka.protocol.records.control import ControlType, EndMarker, build_marker, read_marker
 from minikafka.protocol.records.encoder import Header
 from minikafka.protocol.records.layout import HEADER_BYTES, INFLATED_BYTES_MAX, TimestampType
@@ -32,6 +32,7 @@ __all__ = [
     "RecordColumns",
     "TimestampType",
     "build_marker",
+    "iter_fields",
     "iter_records",
     "read_batches",
     "read_columns",

@@ -19,7 +19,7 @@ from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.layout import INFLATED_BYTES_MAX
 from minikafka.protocol.records.parts import Numpy, Part, iter_parts
 from minikafka.protocol.records.reader import base_of
-from minikafka.protocol.records.walk import Base, Column, Headers, Places, Record, read_headers
+from minikafka.protocol.records.walk import Base, Column, Fields, Headers, Places, Record, read_headers
 
 # Fewer records are read one by one before a run of them is set up.
 _RUN_ROWS_MIN = 8
@@ -116,6 +116,15 @@ class RecordColumns:
 def read_columns(batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX) -> RecordColumns:
     """The records of a batch; CorruptRecord for any flaw in them, or for inflating past `max_bytes`."""
     return RecordColumns(batch.payload(max_bytes), batch.record_count, base_of(batch))
+
+
+def iter_fields(batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator[Fields]:
+    """The records of a batch, some at a time, field by field: for whoever makes objects of another kind of them.
+
+    CorruptRecord for any flaw, which may be after good records."""
+    payload, count = batch.payload(max_bytes), batch.record_count
+    parts = iter_parts(payload, count, base_of(batch), run_rows_min=_RUN_ROWS_MIN, rows_max=_ROWS_MAX, numpy=_numpy())
+    return (part.fields() for part in parts)
 
 
 @cache

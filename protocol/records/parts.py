@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.layout import RECORD_BYTES_MIN
 from minikafka.protocol.records.runs import Cut, Run
-from minikafka.protocol.records.walk import Base, Column, Places, Record, locate, read_records
+from minikafka.protocol.records.walk import Base, Column, Fields, Places, Record, locate, read_records
 
 _SHORT_RUN_ROWS = 16
 _SHORT_RUNS_MAX = 2
@@ -49,6 +49,8 @@ class Part(Protocol):
     def values(self) -> Sequence[bytes | None]: ...
 
     def places(self) -> Places: ...
+
+    def fields(self) -> Fields: ...
 
     def records(self) -> Iterator[Record]: ...
 
@@ -86,6 +88,9 @@ class Walked:
 
     def places(self) -> Places:
         return locate(self._payload, self._start, self.rows)
+
+    def fields(self) -> Fields:
+        return Fields(*zip(*self._records, strict=True)) if self._records else Fields((), (), (), (), ())
 
     def records(self) -> Iterator[Record]:
         return iter(self._records)

@@ -24,6 +24,7 @@ from minikafka.protocol.records.layout import VARINTS
 from minikafka.protocol.records.walk import (
     Base,
     Column,
+    Fields,
     Headers,
     Places,
     Record,
@@ -193,11 +194,14 @@ class Run:
             pairs.append(zip(map(texts.__getitem__, raws), self._column_of(value), strict=True))
         return zip(*pairs, strict=True) if pairs else repeat((), self.rows)
 
-    def records(self) -> Iterator[Record]:
+    def fields(self) -> Fields:
         stamps = self.timestamps()
         timestamps = repeat(stamps, self.rows) if isinstance(stamps, int) else stamps
         keys, values = self._keys_and_values()
-        return map(make_record, zip(self.offsets(), timestamps, keys, values, self.headers(), strict=True))
+        return Fields(self.offsets(), timestamps, keys, values, self.headers())
+
+    def records(self) -> Iterator[Record]:
+        return map(make_record, zip(*self.fields(), strict=True))
 
     def _keys_and_values(self) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
         if self._key[1] < 0 or self._value[1] < 0:

@@ -21,6 +21,7 @@ from minikafka.protocol.records.runs import Field, Run
 from minikafka.protocol.records.walk import (
     Base,
     Column,
+    Fields,
     Headers,
     Places,
     Record,
@@ -102,10 +103,12 @@ class Scattered:
             # That they end in their record is known by now.
             yield read_headers(payload, pos, len(payload))[0] if payload[pos] else ()
 
-    def records(self) -> Iterator[Record]:
+    def fields(self) -> Fields:
         stamps = int64_column([(self.timestamps(), self.rows)]).tolist()
-        columns = (self.offsets().tolist(), stamps, self.keys(), self.values(), self.headers())
-        return map(make_record, zip(*columns, strict=True))
+        return Fields(self.offsets().tolist(), stamps, self.keys(), self.values(), self.headers())
+
+    def records(self) -> Iterator[Record]:
+        return map(make_record, zip(*self.fields(), strict=True))
 
     def places(self) -> Places:
         return Places(self._key_at, self._key_size, self._value_at, self._value_size, self._headers_at)

@@ -44,6 +44,16 @@ class Record(NamedTuple):
 make_record: Callable[[Iterable[Any]], Record] = partial(tuple.__new__, Record)
 
 
+class Fields(NamedTuple):
+    """The fields of records, one iterable each, all of the same length."""
+
+    offsets: Iterable[int]
+    timestamps_ms: Iterable[int]
+    keys: Iterable[bytes | None]
+    values: Iterable[bytes | None]
+    headers: Iterable[Headers]
+
+
 class Places(NamedTuple):
     """Where the fields of records are in the payload, a column each; sizes are -1 for null."""
 

@@ -1,18 +1,21 @@
 """The command `minikafka`, put together from the rooms.
 
 Nothing heavier than click is imported before a command has been chosen. Each room keeps its commands in
-its own `cli.py`; the table below names them, with the one line that `--help` shows, so that listing them
-imports no room. A command whose room needs packages that are not installed says which extra brings them.
+its own `cli.py` or folder `cli/`; the table below names them, with the one line that `--help` shows, so that
+listing them imports no room. A command whose room needs packages that are not installed says which extra brings them.
 """
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
 
 from minikafka import __version__
+
+INTERRUPTED: Final = 130
+"""The exit code of a command that Ctrl-C has ended, as shells have it."""
 
 
 class Entry(NamedTuple):
@@ -29,6 +32,14 @@ class Entry(NamedTuple):
 COMMANDS: Mapping[str, Entry] = {
     "up": Entry("minikafka.broker.cli", "up", "broker", "Start a cluster on this machine: ZooKeeper and brokers."),
     "broker": Entry("minikafka.broker.cli", "broker", "broker", "Run one broker."),
+    "topic": Entry("minikafka.client.cli.topic", "topic", None, "Create, list, describe, alter and delete topics."),
+    "produce": Entry("minikafka.client.cli.produce", "produce", None, "Send lines as records."),
+    "consume": Entry("minikafka.client.cli.consume", "consume", None, "Print the records of a topic."),
+    "group": Entry("minikafka.client.cli.group", "group", None, "List, describe, reset and delete consumer groups."),
+    "config": Entry("minikafka.client.cli.config", "config", None, "Get and set configs of topics and brokers."),
+    "reassign": Entry("minikafka.client.cli.reassign", "reassign", None, "Move topics to other brokers."),
+    "bench": Entry("minikafka.client.cli.bench", "bench", None, "Measure producing, consuming and latency."),
+    "doctor": Entry("minikafka.client.cli.doctor", "doctor", None, "Tell what is wrong with a cluster."),
     "log": Entry("minikafka.storage.cli", "log", None, "Look into the files of a log: dump or verify them."),
 }
 
@@ -56,6 +67,13 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = self.table.get(cmd_name)
         return None if entry is None else load(cmd_name, entry)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Ctrl-C while a command is being loaded; click would say "Aborted!".
+            ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own version asks every command for its help, which would import every room.

@@ -155,12 +155,23 @@ def reading(way: str) -> Iterator[None]:
 
 
 def from_columns(batch: BatchView) -> list[Record] | None:
-    """What columns give, after asking for every one of them; None if they are refused."""
+    """What columns give, after asking for every one of them, and what fields give; None if they are refused."""
+    fields = from_fields(batch)
     try:
         found = columns.read_columns(batch)
     except CorruptRecord:
+        assert fields is None
         return None
-    return all_of(found)
+    records = all_of(found)
+    assert fields == records
+    return records
+
+
+def from_fields(batch: BatchView) -> list[Record] | None:
+    try:
+        return [Record(*row) for part in columns.iter_fields(batch) for row in zip(*part, strict=True)]
+    except CorruptRecord:
+        return None
 
 
 def all_of(found: RecordColumns) -> list[Record]:

@@ -1,0 +1,236 @@
+"""Fetching from one broker: one request at a time, as long as there is room for what it brings.
+
+Partitions are *touched* when something about them changes; before a request is made those alone are looked at, so a
+consumer of thousands of quiet partitions costs no more than one of a few.
+
+A broker holds a request back until there is something new. If the program wants to read elsewhere meanwhile, that
+request is given up: the next one goes by a second connection, and what comes by the first is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, NamedTuple, Protocol
+
+from minikafka.client.cluster import Cluster
+from minikafka.client.consumer.config import ConsumerConfig
+from minikafka.client.consumer.memory import Memory
+from minikafka.client.consumer.partition import PartitionState
+from minikafka.client.consumer.sessions import SESSION_ERRORS, FetchSession, Wanted
+from minikafka.client.structs import TopicPartition
+from minikafka.protocol.errors import KafkaError, error_for
+from minikafka.protocol.messages.fetch import FetchablePartitionResponse, FetchRequest, FetchResponse
+
+log: Final = logging.getLogger(__name__)
+
+FETCH_VERSION_MAX: Final = 12
+"""The last version that names topics; ids add nothing for a reader."""
+
+_HELD_BACK_WAIT_MS: Final = 10
+"""How long a broker may hold a request while another of its partitions waits for room: as soon as the program has read
+some of it, that one should be asked for again."""
+
+_HURRY_S: Final = 0.02
+"""How long an answer may still come before the request is given up for another; most need less than this."""
+
+_PURPOSES: Final = ("fetch", "fetch elsewhere")
+
+
+class FetchRules(Protocol):
+    """What fetching from a broker needs to know of the whole."""
+
+    def node_of(self, state: PartitionState) -> int | None:
+        """The broker to fetch a partition from now; None if it is not to be fetched."""
+
+    def touch(self, state: PartitionState, hurry: bool = False) -> None:
+        """Have a partition looked at by the broker that it is to be fetched from."""
+
+    def is_held_back(self, state: PartitionState, node_id: int) -> bool:
+        """Whether it would be fetched from this broker if there were room for it."""
+
+    def take_in(self, state: PartitionState, answer: FetchablePartitionResponse, node_id: int) -> None:
+        """Deal with the answer for a partition."""
+
+    def still_wants(self, state: PartitionState) -> bool:
+        """Whether the partition is assigned."""
+
+    @property
+    def sharers(self) -> int:
+        """How many brokers there are to fetch from."""
+
+
+class _Asked(NamedTuple):
+    state: PartitionState
+    version: int
+    offset: int
+
+
+class BrokerFetch:
+    """See the module's description."""
+
+    def __init__(
+        self, node_id: int, cluster: Cluster, config: ConsumerConfig, memory: Memory, rules: FetchRules
+    ) -> None:
+        self.node_id = node_id
+        self.requests = 0
+        self._cluster = cluster
+        self._config = config
+        self._memory = memory
+        self._rules = rules
+        self._session = FetchSession()
+        self._touched: set[PartitionState] = set()
+        self._held_back: set[PartitionState] = set()
+        self._asked: dict[TopicPartition, _Asked] = {}
+        self._woken = asyncio.Event()
+        self._answered: asyncio.Future[None] | None = None
+        self._purpose = 0
+
+    def touch(self, state: PartitionState, hurry: bool = False) -> None:
+        """Look at a partition before the next request; in a hurry, have that sent soon."""
+        self._touched.add(state)
+        self._woken.set()
+        asked = self._asked.get(state.tp)
+        has_moved = asked is not None and asked.state is state and asked.version != state.version
+        if self._answered is not None and (hurry or has_moved):
+            asyncio.get_running_loop().call_later(_HURRY_S, _set, self._answered)
+
+    def wake(self) -> None:
+        """There is room again."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        failures = 0
+        while True:
+            self._woken.clear()
+            self._look_at_touched()
+            room = self._reserve()
+            if not room:
+                await self._woken.wait()
+                continue
+            throttle_ms = 0
+            try:
+                throttle_ms = await self._fetch(room)
+                failures = 0
+            except KafkaError as error:
+                failures += 1
+                log.debug("fetching from broker %d: %s", self.node_id, error)
+                self._session.restart()
+                # Their leader may be another one by now.
+                self._touched.update(asked.state for asked in self._asked.values())
+                if error.refresh_metadata:
+                    self._cluster.refresh_soon()
+                await asyncio.sleep(self._cluster.backoff.delay_s(failures))
+            finally:
+                self._memory.settle(room)
+            if throttle_ms > 0:
+                await asyncio.sleep(throttle_ms / 1000)
+
+    def _reserve(self) -> int:
+        """Room for what the broker may answer; 0 if there is none, or nothing to ask for."""
+        wanted = len(self._session.wanted) * self._config.max_partition_fetch_bytes
+        wanted = min(wanted, self._config.fetch_max_bytes)
+        return self._memory.reserve(wanted, max(1, self._rules.sharers)) if wanted else 0
+
+    async def end_session(self) -> None:
+        """Let the broker forget the session; it would do so itself after some minutes."""
+        if self._session.is_incremental:
+            fields = self._session.begin()
+            request = FetchRequest(
+                max_wait_ms=0, min_bytes=0, session_id=fields.session_id, session_epoch=-1, topics=[]
+            )
+            try:
+                connection = self._cluster.connection_nowait(self.node_id)
+                if connection is not None:
+                    await connection.request(request, max_version=FETCH_VERSION_MAX, timeout_ms=1_000)
+            except KafkaError as error:
+                log.debug("ending the session at broker %d: %s", self.node_id, error)
+
+    def _look_at_touched(self) -> None:
+        touched, self._touched = self._touched, set()
+        for state in touched:
+            self._held_back.discard(state)
+            known = self._asked.get(state.tp)
+            node_id = self._rules.node_of(state)
+            if node_id == self.node_id:
+                epoch = self._cluster.leader_epoch(*state.tp)
+                wanted = Wanted(state.fetch_offset, epoch, state.fetch_epoch, self._config.max_partition_fetch_bytes)
+                self._session.want(state.tp, wanted)
+                self._asked[state.tp] = _Asked(state, state.version, state.fetch_offset)
+            # A partition that was taken away and came back is another state under the same name.
+            elif known is not None and known.state is state:
+                self._session.forget(state.tp)
+                del self._asked[state.tp]
+                if node_id is not None:
+                    self._rules.touch(state, hurry=True)
+            if self._rules.is_held_back(state, self.node_id):
+                self._held_back.add(state)
+
+    async def _fetch(self, room: int) -> int:
+        """Ask once and take in the answer; returns for how long the broker would like to be left alone."""
+        self._held_back = {state for state in self._held_back if self._rules.is_held_back(state, self.node_id)}
+        wait_ms = self._config.fetch_max_wait_ms
+        fields = self._session.begin()
+        request = FetchRequest(
+            max_wait_ms=min(wait_ms, _HELD_BACK_WAIT_MS) if self._held_back else wait_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=room,
+            isolation_level=self._config.isolation,
+            session_id=fields.session_id,
+            session_epoch=fields.session_epoch,
+            topics=fields.topics,
+            forgotten_topics_data=fields.forgotten,
+            rack_id=self._config.client_rack or "",
+        )
+        self.requests += 1
+        answer = await self._ask(request)
+        if answer is None:
+            self._session.restart()
+            self._touched.update(asked.state for asked in self._asked.values())
+            return 0
+        if answer.error_code in SESSION_ERRORS:
+            log.debug("broker %d: %s", self.node_id, error_for(answer.error_code))
+            self._session.restart(answer.error_code)
+        elif answer.error_code:
+            raise error_for(answer.error_code)
+        else:
+            self._session.accept(answer.session_id)
+            self._take_in(answer)
+        return answer.throttle_time_ms
+
+    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+        """The answer, or None if it was given up."""
+        connection = await self._cluster.connection(self.node_id, _PURPOSES[self._purpose])
+        timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
+        asked = connection.send_nowait(request, max_version=FETCH_VERSION_MAX, timeout_ms=timeout_ms)
+        self._answered = answered = asyncio.get_running_loop().create_future()
+        asked.add_done_callback(lambda _: _set(answered))
+        try:
+            await answered
+        finally:
+            self._answered = None
+            if not asked.done():
+                asked.cancel()
+        if asked.cancelled():
+            self._purpose = 1 - self._purpose
+            return None
+        answer: FetchResponse = asked.result()
+        return answer
+
+    def _take_in(self, answer: FetchResponse) -> None:
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                asked = self._asked.get(TopicPartition(topic.topic, partition.partition_index))
+                if asked is None:
+                    continue
+                state, version, offset = asked
+                # Where it was moved meanwhile, the answer is of no use, and the next request asks for the new place.
+                if state.version == version and state.fetch_offset == offset and self._rules.still_wants(state):
+                    self._rules.take_in(state, partition, self.node_id)
+                self._touched.add(state)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,288 @@
+"""One assigned partition: where its reader is, how far has been fetched, and what waits in between.
+
+    position ........ what the program gets next; what is committed
+    fetch position .. what is asked of the broker next; between the two lie `chunks`, batches that wait to be read
+
+A position may not be known yet, or be in doubt. What it needs then (`Needs`) is found out by `positions`; meanwhile
+nothing is fetched:
+
+    COMMITTED   ask the group's coordinator         found: NOTHING; nothing committed: RESET, or an error
+    RESET       ask the leader for an offset        found: NOTHING
+    VALIDATION  the leader is of a later epoch: ask whether its log has what was read       yes: NOTHING; no: RESET
+
+`version` counts the jumps of the position: an answer to a question asked before a jump is of no interest after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from operator import length_hint
+from typing import Any, Final, NamedTuple, TypeVar
+
+from minikafka.client.consumer.errors import CorruptBatch, RecordNotReadable
+from minikafka.client.consumer.records import ConsumerRecord, Rows, batch_rows, consumer_records, deserialized
+from minikafka.client.structs import TopicPartition
+from minikafka.protocol.errors import CorruptRecord, KafkaError
+from minikafka.protocol.records import BatchView
+
+_T = TypeVar("_T")
+
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+# Questions to ListOffsets, in the place of a timestamp.
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+class Needs(Enum):
+    """What must be found out before a partition can be fetched."""
+
+    NOTHING = auto()
+    COMMITTED = auto()
+    RESET = auto()
+    VALIDATION = auto()
+
+
+class Reading(NamedTuple):
+    """How batches are turned into records."""
+
+    check_crcs: bool = True
+    key_deserializer: Callable[[bytes], Any] | None = None
+    value_deserializer: Callable[[bytes], Any] | None = None
+
+    @property
+    def deserializes(self) -> bool:
+        return self.key_deserializer is not None or self.value_deserializer is not None
+
+
+class Chunk:
+    """A batch that waits to be read, and where reading goes on after it: also past batches that were left out."""
+
+    __slots__ = ("batch", "next_offset")
+
+    def __init__(self, batch: BatchView, next_offset: int) -> None:
+        self.batch = batch
+        self.next_offset = next_offset
+
+
+class Run:
+    """The batch that is being read. Records are made of it when they are first asked for."""
+
+    __slots__ = ("_rows", "_start", "batch", "left", "next_offset", "records")
+
+    def __init__(self, chunk: Chunk, start: int) -> None:
+        self.batch = chunk.batch
+        self.next_offset = chunk.next_offset
+        self.records: list[ConsumerRecord] = []
+        self.left: Iterator[ConsumerRecord] | None = None
+        self._start = start
+        self._rows: Rows | None = None
+
+    @property
+    def position(self) -> int:
+        """The offset that comes next. The iterator knows how far it is, so that nobody has to count."""
+        if self.left is None:
+            return self._start
+        rest = length_hint(self.left)
+        return self.records[-rest].offset if rest else self.next_offset
+
+    @property
+    def is_over(self) -> bool:
+        return self.position >= self.next_offset
+
+    @property
+    def last_handed_out(self) -> int | None:
+        """The offset of the last record that left the iterator."""
+        handed_out = len(self.records) - length_hint(self.left) if self.left is not None else 0
+        return self.records[handed_out - 1].offset if handed_out else None
+
+    def rows(self) -> Rows:
+        """What is left, as columns; `skip_to` says how much of it was taken."""
+        if self._rows is None or self.left is not None:
+            self._rows = batch_rows(self.batch, self.position)
+        return self._rows
+
+    def skip_to(self, rows: Rows | None) -> None:
+        """Go on with these rows, None if there are none left."""
+        self.left, self.records = None, []
+        self._rows = rows
+        self._start = self.next_offset if rows is None else int(rows.columns.offsets[rows.start])
+
+
+class PartitionState:
+    """See the module's description."""
+
+    def __init__(self, tp: TopicPartition, reading: Reading) -> None:
+        self.tp = tp
+        self.needs = Needs.COMMITTED
+        self.reset_to = LATEST
+        self.version = 0
+        self.is_paused = False
+        # A partition that is not handed out before the program was told that it has it.
+        self.is_held = False
+        self.error: KafkaError | None = None
+        self.fetch_offset = NO_OFFSET
+        self.fetch_epoch = NO_EPOCH
+        self.leader_epoch = NO_EPOCH
+        self.chunks: deque[Chunk] = deque()
+        self.buffered_bytes = 0
+        self.run: Run | None = None
+        self.high_watermark = NO_OFFSET
+        self.last_stable_offset = NO_OFFSET
+        self.log_start_offset = NO_OFFSET
+        self.preferred_replica: int | None = None
+        self.preferred_until_ms = 0
+        self.retry_at_ms = 0
+        self.last_fetch_ms = 0
+        self._offset = NO_OFFSET
+        self._epoch = NO_EPOCH
+        self._reading = reading
+
+    # ------------------------------------------------------------------------------------------ the position
+
+    @property
+    def has_position(self) -> bool:
+        return self._offset != NO_OFFSET and self.needs in (Needs.NOTHING, Needs.VALIDATION)
+
+    @property
+    def position(self) -> int:
+        return self._offset if self.run is None else self.run.position
+
+    @property
+    def position_epoch(self) -> int:
+        return self._epoch
+
+    def seek(self, offset: int, epoch: int = NO_EPOCH) -> int:
+        """Go on at another offset; returns how many bytes had been fetched in vain."""
+        freed = self.drop()
+        self.error = None
+        self.needs = Needs.NOTHING
+        self._offset = self.fetch_offset = offset
+        self._epoch = self.fetch_epoch = epoch
+        return freed
+
+    def need(self, needs: Needs, reset_to: int | None = None) -> int:
+        """Have the position found out; returns how many bytes had been fetched in vain."""
+        freed = self.drop()
+        self.error = None
+        self.needs = needs
+        if reset_to is not None:
+            self.reset_to = reset_to
+        self._offset = self.fetch_offset = NO_OFFSET
+        self._epoch = self.fetch_epoch = NO_EPOCH
+        return freed
+
+    def fail(self, error: KafkaError) -> None:
+        """Hand out an error where the records end that were fetched; only a jump goes past it."""
+        self.error = error
+
+    def lead_by(self, epoch: int) -> None:
+        """Take note of the leader's epoch: what was read may not be in the log of a later leader."""
+        if epoch > self.leader_epoch:
+            self.leader_epoch = epoch
+            if self.needs is Needs.NOTHING and self.fetch_epoch != NO_EPOCH:
+                self.needs = Needs.VALIDATION
+
+    def drop(self) -> int:
+        """Forget what was fetched and not read; fetching goes on at the position."""
+        self._offset = self.position
+        freed, self.buffered_bytes = self.buffered_bytes, 0
+        self.chunks.clear()
+        self.run = None
+        self.fetch_offset, self.fetch_epoch = self._offset, self._epoch
+        self.version += 1
+        return freed
+
+    # ---------------------------------------------------------------------------------- what waits to be read
+
+    @property
+    def has_data(self) -> bool:
+        return self.has_batches or self.error is not None
+
+    @property
+    def has_batches(self) -> bool:
+        return bool(self.chunks) or (self.run is not None and not self.run.is_over)
+
+    @property
+    def can_be_read(self) -> bool:
+        return not self.is_paused and not self.is_held and self.has_data
+
+    def add(self, chunks: list[Chunk], next_offset: int, epoch: int) -> None:
+        """Take in what was fetched, up to an offset; batches at the end may have been left out."""
+        for chunk in chunks:
+            self.buffered_bytes += chunk.batch.size
+        self.chunks += chunks
+        self.fetch_offset = next_offset
+        if epoch != NO_EPOCH:
+            self.fetch_epoch = epoch
+        if self.chunks:
+            self.chunks[-1].next_offset = next_offset
+        elif self.run is not None:
+            self.run.next_offset = next_offset
+        else:
+            self._offset, self._epoch = next_offset, self.fetch_epoch
+
+    def next_run(self) -> Run | None:
+        """The batch to read from; None at the end of what was fetched. CorruptBatch if it is damaged."""
+        if self.run is not None and not self.run.is_over:
+            return self.run
+        self.close_run()
+        if not self.chunks:
+            return None
+        chunk = self.chunks.popleft()
+        self.buffered_bytes -= chunk.batch.size
+        self.run = Run(chunk, max(self._offset, chunk.batch.base_offset))
+        if self._reading.check_crcs:
+            self._checked(chunk.batch.check_crc)
+        return self.run
+
+    def close_run(self) -> None:
+        """Move the position past the batch that has been read."""
+        if self.run is not None:
+            self._offset, self._epoch = self.run.position, self.run.batch.leader_epoch
+            self.run = None
+
+    def records_of(self, run: Run) -> Iterator[ConsumerRecord]:
+        """What is left of a batch, record by record; an iterator that whoever hands out records goes on with."""
+        if run.left is None:
+            run.records = self._checked(lambda: consumer_records(self.tp, run.batch, run.position))
+            if self._reading.deserializes:
+                self._deserialize(run)
+            run.left = iter(run.records)
+        return run.left
+
+    def rows_of(self, run: Run) -> Rows:
+        return self._checked(run.rows)
+
+    def _deserialize(self, run: Run) -> None:
+        raw, reading = run.records, self._reading
+        run.records, error = deserialized(raw, reading.key_deserializer, reading.value_deserializer)
+        if error is None:
+            return
+        bad = raw[len(run.records)]
+        # Reading ends before the bad record; after a jump past it, the rest is fetched again.
+        run.next_offset = bad.offset
+        self.chunks.clear()
+        self.buffered_bytes = 0
+        where = f"{self.tp.topic}-{self.tp.partition} at offset {bad.offset}"
+        failure = RecordNotReadable(
+            f"the record of {where} was refused by its deserializer: {error}", self.tp, bad.offset
+        )
+        failure.__cause__ = error
+        self.fail(failure)
+
+    def _checked(self, read: Callable[[], _T]) -> _T:
+        try:
+            return read()
+        except CorruptRecord as error:
+            offset = self.position
+            self.drop()
+            where = f"{self.tp.topic}-{self.tp.partition} at offset {offset}"
+            raise CorruptBatch(f"the batch of {where} is damaged: {error}", self.tp, offset) from error
+
+    def lag(self, end_offset: int) -> int | None:
+        """How many offsets are left until an end; None if the position or the end is not known."""
+        return max(0, end_offset - self.position) if self.has_position and end_offset != NO_OFFSET else None

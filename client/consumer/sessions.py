@@ -1,0 +1,121 @@
+"""Fetch sessions: the broker remembers what is fetched, and a request names only what has changed.
+
+A session is kept for each broker. `want` and `forget` say what the next request is to be about; `begin` turns the
+difference into the request's fields; `accept` takes note of the answer. A broker may decline to keep sessions (it
+answers with id 0), may forget one, or a request may be lost: then everything is named again.
+
+    id 0, epoch 0     a full request that would like a session
+    id n, epoch 0     the same, and end session n
+    id n, epoch 1...  what has changed since the last answer
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from minikafka.client.consumer.assignors.base import by_topic
+from minikafka.client.structs import TopicPartition
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class Wanted(NamedTuple):
+    """From where a partition is fetched."""
+
+    offset: int
+    leader_epoch: int
+    last_epoch: int
+    max_bytes: int
+
+
+class SessionFields(NamedTuple):
+    """The part of a FetchRequest that belongs to the session."""
+
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+
+
+class FetchSession:
+    """See the module's description."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[TopicPartition, Wanted] = {}
+        self._id = 0
+        self._epoch = 0
+        self._told: dict[TopicPartition, Wanted] = {}
+        self._changed: set[TopicPartition] = set()
+
+    @property
+    def is_incremental(self) -> bool:
+        return self._epoch > 0
+
+    def want(self, tp: TopicPartition, wanted: Wanted) -> None:
+        if self.wanted.get(tp) != wanted:
+            # A partition that has just been served goes to the end, so that the limit of an answer is shared.
+            self.wanted.pop(tp, None)
+            self.wanted[tp] = wanted
+            self._changed.add(tp)
+
+    def forget(self, tp: TopicPartition) -> None:
+        if self.wanted.pop(tp, None) is not None:
+            self._changed.add(tp)
+
+    def begin(self) -> SessionFields:
+        """The fields of the next request. One request at a time: `accept` or `restart` comes before the next."""
+        if not self.is_incremental:
+            topics = _topics(self.wanted)
+            return SessionFields(self._id, self._epoch, topics, [])
+        wanted = {tp: self.wanted[tp] for tp in self._changed if tp in self.wanted}
+        changed = {tp: each for tp, each in wanted.items() if self._told.get(tp) != each}
+        gone = [tp for tp in self._changed if tp not in self.wanted and tp in self._told]
+        forgotten = [ForgottenTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(gone).items()]
+        return SessionFields(self._id, self._epoch, _topics(changed), forgotten)
+
+    def accept(self, session_id: int) -> None:
+        """The request was answered; the broker keeps the session under this id, 0 for none."""
+        if self.is_incremental and session_id == self._id:
+            for tp in self._changed:
+                if tp in self.wanted:
+                    self._told[tp] = self.wanted[tp]
+                else:
+                    self._told.pop(tp, None)
+        else:
+            self._id = session_id
+            self._told = dict(self.wanted) if session_id else {}
+        self._changed.clear()
+        # After the last number comes 1: 0 would begin a session.
+        self._epoch = 0 if session_id == 0 else 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+
+    def restart(self, error_code: int = 0) -> None:
+        """The request was not answered, or the broker does not know the session: tell it everything again."""
+        if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._id = 0
+        self._epoch = 0
+
+
+def _topics(wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
+    """Topics and partitions in the order in which they are to be served."""
+    topics: dict[str, list[FetchPartition]] = {}
+    for tp, each in wanted.items():
+        topics.setdefault(tp.topic, []).append(
+            FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=each.offset,
+                last_fetched_epoch=each.last_epoch,
+                partition_max_bytes=each.max_bytes,
+            )
+        )
+    return [FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]

@@ -1,0 +1,355 @@
+"""The producer as its users see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from random import Random
+from typing import Self, TypeAlias, Unpack, cast
+
+from minikafka.client.clock import Clock
+from minikafka.client.cluster import Cluster
+from minikafka.client.errors import ClientClosed, ConfigError, RecordTooLarge
+from minikafka.client.metadata import Metadata
+from minikafka.client.producer.accumulator import Accumulator, record_sizes, total_size
+from minikafka.client.producer.batch import (
+    RECORD_OVERHEAD_BYTES,
+    Batch,
+    BatchDelivery,
+    Delivery,
+    RecordHeaders,
+    RecordMetadata,
+    headers_size,
+)
+from minikafka.client.producer.config import RECORDS_MAX, ProducerConfig, ProducerOptions
+from minikafka.client.producer.identity import Identities
+from minikafka.client.producer.metrics import ProducerMetrics
+from minikafka.client.producer.partitioners import STICKY, find_partitioner
+from minikafka.client.producer.queues import PartitionQueue, Topic
+from minikafka.client.producer.sender import Sender
+from minikafka.client.producer.transaction_calls import TransactionCalls
+from minikafka.client.producer.transactions import Transactions
+from minikafka.client.serializers import Serializer, find_serializer, serialize
+from minikafka.client.shared import see_through
+from minikafka.protocol.records import HEADER_BYTES
+
+_Column: TypeAlias = "list[bytes | None]"
+
+
+class Producer(TransactionCalls):
+    """Sends records.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            await producer.send("orders", b"tea", key=b"alice")             # goes on as soon as it is buffered
+            where = await producer.send_and_wait("orders", b"milk")         # waits until it is acknowledged
+            await producer.send_batch("orders", [b"one", b"two", b"three"])  # many at once, much faster
+
+    Options are those of `ProducerConfig`; `Producer.from_config` takes Kafka's dotted names. By default records are
+    compressed with lz4, acknowledged by all in-sync replicas, and neither lost nor doubled nor reordered by retries.
+    Whatever is wrong is a `KafkaError`, from the call itself or from the delivery that it returned.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: ProducerConfig | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        if config is not None and options:
+            raise ConfigError("a config and options beside it")
+        self.config = ProducerConfig.from_options(options) if config is None else config
+        self._clock, self._rng = clock, rng
+        self._key_serializer = find_serializer(self.config.key_serializer)
+        self._value_serializer = find_serializer(self.config.value_serializer)
+        self._partitioner = find_partitioner(self.config.partitioner)
+        self._takes_bytes = self._value_serializer is None
+        self._is_sticky = not callable(self._partitioner)
+        self._ignores_keys = self._partitioner == STICKY
+        self._record_bytes_max = self.config.max_request_size
+        # Empty before the start and after the end, so that looking a topic up is all that `send` checks.
+        self._topics: dict[str, Topic] = {}
+        self._cluster: Cluster | None = None
+        self._sender: Sender
+        self._identities: Identities
+        self._accumulator: Accumulator
+        self._transactions: Transactions | None = None
+        self._wall_ms: Callable[[], int]
+        self._is_closed = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """A producer by Kafka's own names: `Producer.from_config({"bootstrap.servers": "...", "linger.ms": 5})`."""
+        return cls(config=ProducerConfig.from_config(config))
+
+    # ------------------------------------------------------------------------------------------ its life
+
+    async def start(self) -> None:
+        """Find the cluster, and get what is needed to be idempotent or to have transactions."""
+        if self._is_closed:
+            raise ClientClosed("a producer that was closed cannot be started again")
+        if self._cluster is not None:
+            return
+        cluster = Cluster(self.config, clock=self._clock, rng=self._rng)
+        try:
+            await cluster.start()
+            identities = Identities(cluster, self.config)
+            await identities.obtain()
+        except BaseException:
+            await cluster.close()
+            raise
+        self._set_up(cluster, identities)
+
+    def _set_up(self, cluster: Cluster, identities: Identities) -> None:
+        self._cluster, self._identities = cluster, identities
+        cluster.on_metadata(self._on_metadata)
+        self._sender = Sender(cluster, self.config, identities)
+        self._accumulator = self._sender.accumulator
+        self._wall_ms = cluster.clock.wall_ms
+        identities.on_change = self._sender.wake_all
+        if self.config.transactional_id is not None:
+            self._transactions = self._sender.transactions = Transactions(
+                cluster, self.config, identities, self._sender.ready, self._sender.fail_for_good
+            )
+        self._sender.start()
+
+    async def stop(self, *, flush: bool = True) -> None:
+        """Send what is buffered (unless told not to), then close. May be called twice."""
+        if self._is_closed:
+            return
+        try:
+            if flush and self._cluster is not None and self._sender.fatal is None:
+                await self.flush()
+        finally:
+            self._is_closed = True
+            self._topics = {}
+            await see_through(self._close())
+
+    async def _close(self) -> None:
+        if self._cluster is None:
+            return
+        await self._sender.stop()
+        if self._transactions is not None:
+            await self._transactions.stop()
+        await self._identities.stop()
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
+        # Whoever is cancelled or interrupted does not want to wait for a cluster that may not answer.
+        await self.stop(flush=kind is None or issubclass(kind, Exception))
+
+    # ------------------------------------------------------------------------------------------------ sending
+
+    async def send(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: RecordHeaders | None = None,
+    ) -> Delivery:
+        """Buffer a record, waiting for room if there is none; the delivery can be awaited or ignored.
+
+        Without a partition the key decides, and without a key whichever partition is being filled.
+        """
+        # All in one function, as calls would cost more than what they do.
+        bare_value = value if type(value) is bytes and self._takes_bytes else serialize(self._value_serializer, value)
+        bare_key = None if key is None else serialize(self._key_serializer, key)
+        found = self._topics.get(topic)
+        if found is None or self._transactions is not None:
+            found = await self._find_topic(topic)
+        size = RECORD_OVERHEAD_BYTES if bare_value is None else RECORD_OVERHEAD_BYTES + len(bare_value)
+        is_sticky = False
+        if partition is None and (bare_key is None or self._ignores_keys) and self._is_sticky:
+            queue, is_sticky = found.sticky, True
+        else:
+            queue = await self._queue_for(found, bare_key, partition)
+        if bare_key is not None:
+            size += len(bare_key)
+        if headers:
+            size += headers_size(headers)
+        room = self._accumulator
+        batch = queue.open
+        if batch is not None and batch.size + size <= room.batch_bytes_max and room.bytes + size <= room.bytes_limit:
+            room.bytes += size
+        else:
+            batch = await self._make_room(found, queue, size, is_sticky)
+        values = batch.values
+        index = len(values)
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        if timestamp_ms != batch.last_stamp:
+            batch.last_stamp = timestamp_ms
+            batch.runs.append((timestamp_ms, index))
+        values.append(bare_value)
+        batch.keys.append(bare_key)
+        if headers:
+            batch.headers[index] = headers
+        batch.size += size
+        return Delivery(batch, index)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: RecordHeaders | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait until it is acknowledged."""
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    async def send_batch(
+        self,
+        topic: str,
+        values: Sequence[object],
+        keys: Sequence[object] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> BatchDelivery:
+        """Buffer many records at once, in their order: all of them to one partition, with one timestamp.
+
+        Without a partition it is the one that is being filled. Keys do not choose one here, they only travel along:
+        records whose keys must decide are sent by `send`, or sorted by `partition_for` first.
+        """
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        bare_values = _serialize_all(self._value_serializer, values)
+        bare_keys = None if keys is None else _serialize_all(self._key_serializer, keys)
+        found = await self._find_topic(topic)
+        queue = found.sticky if partition is None else await self._queue_for(found, None, partition)
+        stamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
+        spans = []
+        async for batch, start, stop, size in self._spread(found, queue, bare_values, bare_keys, partition is None):
+            index = len(batch)
+            batch.extend(stamp, bare_values[start:stop], bare_keys and bare_keys[start:stop], size)
+            spans.append((batch, index, index + stop - start))
+        return BatchDelivery(spans)
+
+    async def _spread(
+        self, topic: Topic, queue: PartitionQueue, values: _Column, keys: _Column | None, is_sticky: bool
+    ) -> AsyncIterator[tuple[Batch, int, int, int]]:
+        """The batches of one partition that records go into, each with the span of records it takes and their bytes."""
+        size = total_size(values, keys)
+        if 0 < len(values) <= RECORDS_MAX and size <= self._accumulator.batch_bytes_max - HEADER_BYTES:
+            # One batch takes them all, the usual case.
+            yield await self._make_room(topic, queue, size, is_sticky), 0, len(values), size
+            return
+        sizes = record_sizes(values, keys)
+        if sizes and max(sizes) > self._record_bytes_max:
+            raise self._too_large(max(sizes))
+        start = 0
+        while start < len(sizes):
+            count, size = self._accumulator.fitting(queue, sizes, start)
+            batch = await self._make_room(topic, queue, size, is_sticky)
+            yield batch, start, start + count, size
+            start += count
+            queue, is_sticky = topic.queues[batch.topic_partition.partition], False
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent before is delivered, or has failed."""
+        self._require_usable()
+        for batch in self._sender.flush():
+            await batch.wait()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The partitions of a topic."""
+        return {queue.topic_partition.partition for queue in (await self._find_topic(topic, False)).queues}
+
+    async def partition_for(self, topic: str, key: object) -> int:
+        """The partition that a key goes to."""
+        found = await self._find_topic(topic, False)
+        queue = await self._queue_for(found, serialize(self._key_serializer, key), None)
+        return queue.topic_partition.partition
+
+    def metrics(self) -> ProducerMetrics:
+        """What was done so far, as a snapshot."""
+        if self._cluster is None:
+            return ProducerMetrics()
+        return self._sender.snapshot()
+
+    # ------------------------------------------------------------------------------------------- slower parts
+
+    def _require_usable(self) -> Cluster:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+        if self._cluster is None:
+            raise ClientClosed("the producer is not started: use `async with`, or call `start`")
+        if self._sender.fatal is not None:
+            raise type(self._sender.fatal)(*self._sender.fatal.args)
+        return self._cluster
+
+    async def _find_topic(self, name: str, to_send: bool = True) -> Topic:
+        cluster = self._require_usable()
+        if self._transactions is not None and to_send:
+            self._transactions.require_open()
+        found = self._topics.get(name)
+        if found is None:
+            metadata = await cluster.wait_metadata([name], timeout_ms=self.config.max_block_ms)
+            found = self._topics.get(name)
+            if found is None:
+                found = self._topics[name] = Topic(name, cluster.rng)
+                self._update(found, metadata)
+        return found
+
+    def _on_metadata(self, metadata: Metadata) -> None:
+        for topic in self._topics.values():
+            self._update(topic, metadata)
+
+    def _update(self, topic: Topic, metadata: Metadata) -> None:
+        known = metadata.topics.get(topic.name)
+        if known is not None and not known.error_code:
+            topic.update([None if each.leader < 0 else each.leader for each in known.partitions.values()])
+
+    async def _queue_for(self, topic: Topic, key: bytes | None, partition: int | None) -> PartitionQueue:
+        if partition is None:
+            if callable(self._partitioner):
+                partition = self._partitioner(key, range(len(topic.queues)), topic.available)
+            elif key is None or self._ignores_keys:
+                return topic.sticky
+            else:
+                return topic.queue_for_key(key)
+        if partition >= len(topic.queues):
+            # Partitions may have been added a moment ago.
+            self._update(topic, await self._require_usable().refresh())
+        return topic.queue_at(partition)
+
+    async def _make_room(self, topic: Topic, queue: PartitionQueue, size: int, is_sticky: bool) -> Batch:
+        """The batch for records of so many bytes, when it is not simply the open one."""
+        self._require_usable()
+        if size > self._record_bytes_max:
+            raise self._too_large(size)
+        room = self._accumulator
+        batch = queue.open
+        if batch is not None and (batch.size + size > room.batch_bytes_max or len(batch) >= RECORDS_MAX):
+            queue.close_open()
+            self._sender.ready(queue)
+            # Whoever sends without a pause would keep everything else from running.
+            await asyncio.sleep(0)
+        if not room.has_room(size):
+            self._sender.flush()
+        await room.wait_room(size)
+        if self._is_closed:
+            raise ClientClosed("the producer was closed")
+        if is_sticky and queue.open is None:
+            topic.choose_sticky()
+            queue = topic.sticky
+        return room.batch_for(queue, size)
+
+    def _too_large(self, size: int) -> RecordTooLarge:
+        return RecordTooLarge(
+            f"a record of {size} bytes is larger than max_request_size, which is {self._record_bytes_max}"
+        )
+
+
+def _serialize_all(serializer: Serializer | None, column: Sequence[object]) -> _Column:
+    if serializer is None and {*map(type, column)} == {bytes}:
+        return cast(_Column, column if isinstance(column, list) else [*column])
+    return [serialize(serializer, each) for each in column]

@@ -1,0 +1,325 @@
+"""What is sent when and where, and what becomes of it: the heart of the producer.
+
+A queue that has something to send is handed to the lane of the broker that leads its partition. The lane asks for
+batches (`take`) whenever it may have another request in flight, and tells what came of each (`settle`). Everything
+between is here: numbering, retries, splitting, giving up in time. The rules of numbering are in `sequences`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Final
+
+from minikafka.client.cluster import Cluster
+from minikafka.client.errors import ClientClosed, DeliveryTimeout, ProducerFailed
+from minikafka.client.metadata import Metadata
+from minikafka.client.producer.accumulator import Accumulator
+from minikafka.client.producer.batch import Batch
+from minikafka.client.producer.config import ProducerConfig
+from minikafka.client.producer.identity import Identities
+from minikafka.client.producer.lane import Lane, Outcome, Taken
+from minikafka.client.producer.metrics import ProducerMetrics
+from minikafka.client.producer.queues import PartitionQueue
+from minikafka.client.producer.sequences import Mode, Verdict, judge, judge_error
+from minikafka.client.producer.transactions import Transactions
+from minikafka.protocol.errors import KafkaError, error_for
+
+log: Final = logging.getLogger(__name__)
+
+_SWEEP_MS_MAX: Final = 1_000
+"""How late a record that waits in vain is noticed at most."""
+
+
+class Sender:
+    """See the module's description."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, identities: Identities) -> None:
+        self.metrics = ProducerMetrics()
+        self.fatal: KafkaError | None = None
+        self.accumulator = Accumulator(config, cluster.clock, self.ready)
+        self.transactions: Transactions | None = None
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._config = config
+        self._identities = identities
+        self._mode = config.mode
+        # Without numbers two batches in flight may change places when the first one fails.
+        self._in_flight_max = 1 if self._mode is Mode.PLAIN else config.max_in_flight_requests_per_connection
+        self._lanes: dict[int, Lane] = {}
+        self._leaderless: dict[PartitionQueue, None] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self._forget_listener = cluster.on_metadata(self._on_metadata)
+
+    # ------------------------------------------------------------------------------------------ its life
+
+    def start(self) -> None:
+        self._sweeper = asyncio.create_task(self._sweep(), name="give up what takes too long")
+
+    async def stop(self) -> None:
+        """Stop sending; what is not delivered fails with ClientClosed."""
+        self.accumulator.close()
+        self._forget_listener()
+        tasks = [lane.stop() for lane in self._lanes.values()]
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await asyncio.gather(*tasks)
+        self.fail_all(ClientClosed("the producer was closed before the record was delivered"))
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Give up everything that is not delivered."""
+        for batch, queue in [*self.accumulator.incomplete.items()]:
+            if queue.timer is not None:
+                queue.timer.cancel()
+                queue.timer = None
+            queue.open = None
+            for batches in (queue.waiting, queue.in_flight, queue.failed):
+                batches.clear()
+            self._fail(queue, batch, error, is_logged=False)
+
+    def drop_unsent(self, error: KafkaError) -> None:
+        """Give up everything but what is in flight."""
+        for batch, queue in [*self.accumulator.incomplete.items()]:
+            if batch not in queue.in_flight:
+                queue.open = None
+                queue.waiting.clear()
+                queue.failed.clear()
+                self._fail(queue, batch, error, is_logged=False)
+
+    def snapshot(self) -> ProducerMetrics:
+        """The metrics as they are now."""
+        return replace(
+            self.metrics,
+            requests_in_flight=sum(lane.in_flight for lane in self._lanes.values()),
+            buffered_bytes=self.accumulator.bytes,
+            buffered_batches=len(self.accumulator.incomplete),
+        )
+
+    def flush(self) -> list[Batch]:
+        """Let nothing linger; all batches that have no answer yet."""
+        incomplete = [*self.accumulator.incomplete.items()]
+        for batch, queue in incomplete:
+            if batch is queue.open and batch.ready_ms:
+                batch.ready_ms = 0
+                self.ready(queue)
+        return [batch for batch, _ in incomplete]
+
+    # ------------------------------------------------------------------------------------------- whose turn
+
+    def ready(self, queue: PartitionQueue) -> None:
+        """Look whether a queue has something to send, now or later, and by which lane."""
+        at_ms = queue.ready_at_ms()
+        if at_ms is None:
+            return
+        wait_ms = at_ms - self._clock.monotonic_ms()
+        if wait_ms > 0:
+            self._look_again(queue, wait_ms)
+            return
+        leader = self._cluster.leader(*queue.topic_partition)
+        if leader is None:
+            self._leaderless[queue] = None
+            self._cluster.refresh_soon()
+            return
+        lane = self._lanes.get(leader)
+        if lane is None:
+            lane = self._lanes[leader] = Lane(leader, self._cluster, self._config, self)
+        lane.wake(queue)
+
+    def _look_again(self, queue: PartitionQueue, wait_ms: float) -> None:
+        def look() -> None:
+            queue.timer = None
+            self.ready(queue)
+
+        if queue.timer is not None:
+            queue.timer.cancel()
+        queue.timer = asyncio.get_running_loop().call_later(wait_ms / 1000, look)
+
+    def wake_all(self) -> None:
+        """Look at everything that waits: something that held all of it back is over."""
+        for queue in dict.fromkeys(self.accumulator.incomplete.values()):
+            self.ready(queue)
+
+    def _on_metadata(self, _: Metadata) -> None:
+        """Leaders may have changed: whatever waits for a turn may have to wait elsewhere."""
+        leaderless, self._leaderless = self._leaderless, {}
+        moved = [
+            queue
+            for lane in self._lanes.values()
+            for queue in lane.ready
+            if self._cluster.leader(*queue.topic_partition) != lane.node_id
+        ]
+        for lane in self._lanes.values():
+            for queue in moved:
+                lane.ready.pop(queue, None)
+        for queue in [*leaderless, *moved]:
+            self.ready(queue)
+
+    def take(self, lane: Lane) -> Taken:
+        """The batches of the next request: one of each partition whose turn it is, as many as fit."""
+        taken: Taken = []
+        size = 0
+        if self.fatal is not None or self._identities.current is None:
+            return taken
+        now_ms = self._clock.monotonic_ms()
+        for queue in [*lane.ready]:
+            if not self._may_take(lane, queue, now_ms):
+                continue
+            next_size = queue.next_size
+            if taken and size + next_size > self._config.max_request_size:
+                break
+            size += next_size
+            taken.append((queue, self._prepare(queue, lane.node_id)))
+            del lane.ready[queue]
+            if queue.ready_at_ms() is not None:
+                # More of it has its next turn behind the others.
+                lane.ready[queue] = None
+        if taken:
+            self.metrics.requests += 1
+            self.metrics.record_bytes_sent += size
+        return taken
+
+    def _may_take(self, lane: Lane, queue: PartitionQueue, now_ms: float) -> bool:
+        if self._cluster.leader(*queue.topic_partition) != lane.node_id:
+            del lane.ready[queue]
+            self.ready(queue)
+            return False
+        if not queue.is_sendable(now_ms, lane.node_id, self._in_flight_max):
+            del lane.ready[queue]
+            ready_ms = queue.ready_at_ms()
+            # With something in flight or failed, the next answer looks again.
+            if ready_ms is not None and ready_ms > now_ms:
+                self._look_again(queue, ready_ms - now_ms)
+            return False
+        if self.transactions is not None and not self.transactions.admits(queue):
+            del lane.ready[queue]
+            return False
+        return True
+
+    def _prepare(self, queue: PartitionQueue, node_id: int) -> Batch:
+        """Take the next batch, numbered and as bytes."""
+        is_first = not queue.in_flight
+        batch = queue.take(node_id)
+        if batch.sequence < 0 and self._mode is not Mode.PLAIN:
+            if is_first:
+                assert self._identities.current is not None
+                queue.numbering.adopt(self._identities.current)
+            batch.identity = queue.numbering.identity
+            batch.sequence = queue.numbering.take(len(batch))
+        wire = batch.wire
+        if wire is None:
+            is_transactional = self._mode is Mode.TRANSACTIONAL
+            wire = batch.build(self._config.compression, self._config.compression_level, is_transactional)
+        self.metrics.bytes_sent += len(wire)
+        return batch
+
+    # -------------------------------------------------------------------------------------- what came of it
+
+    def settle(self, queue: PartitionQueue, batch: Batch, outcome: Outcome) -> None:
+        """Act on what came of sending a batch."""
+        if batch not in self.accumulator.incomplete:
+            return  # given up with everything else in the meantime
+        is_oldest = queue.is_oldest(batch)
+        queue.in_flight.remove(batch)
+        error = outcome.error
+        if error is None and outcome.code:
+            error = error_for(outcome.code, outcome.message)
+        if outcome.error is not None:
+            verdict = judge_error(outcome.error, self._mode)
+        else:
+            verdict = judge(outcome.code, self._mode, is_oldest=is_oldest, records=len(batch))
+        if verdict is Verdict.DELIVERED:
+            self._deliver(queue, batch, outcome)
+        else:
+            assert error is not None
+            self._not_delivered(queue, batch, verdict, error)
+        queue.requeue_failed()
+        self.ready(queue)
+
+    def _deliver(self, queue: PartitionQueue, batch: Batch, outcome: Outcome) -> None:
+        queue.failures = 0
+        self.metrics.batches_delivered += 1
+        self.metrics.records_delivered += len(batch)
+        batch.finish(outcome.answer)
+        self.accumulator.finished(batch)
+
+    def _not_delivered(self, queue: PartitionQueue, batch: Batch, verdict: Verdict, error: KafkaError) -> None:
+        if error.refresh_metadata:
+            self._cluster.refresh_soon()
+        if verdict in (Verdict.FAIL, Verdict.ABORT, Verdict.FATAL):
+            self._fail(queue, batch, error)
+            if verdict is Verdict.FATAL:
+                self.fail_for_good(error)
+        elif self._is_given_up(batch):
+            self._fail(queue, batch, self._too_late(batch, error))
+        elif verdict is Verdict.SPLIT:
+            self.metrics.batches_split += 1
+            self.accumulator.split(batch, queue.replace_by_halves(batch))
+        else:
+            if verdict is Verdict.RENUMBER:
+                self._renumber(queue, error)
+            self._retry(queue, batch)
+
+    def _retry(self, queue: PartitionQueue, batch: Batch) -> None:
+        self.metrics.batches_retried += 1
+        if not queue.failed:
+            # What is in flight fails together: one delay for all of it.
+            queue.failures += 1
+            delay_ms = self._cluster.backoff.delay_ms(queue.failures)
+            queue.paused_until_ms = self._clock.monotonic_ms() + delay_ms
+        queue.failed.append(batch)
+
+    def _renumber(self, queue: PartitionQueue, error: KafkaError) -> None:
+        log.warning("%s-%d: batches are numbered anew: %s", *queue.topic_partition, error)
+        queue.must_renumber = True
+        if queue.numbering.identity == self._identities.current:
+            self.metrics.epoch_bumps += 1
+            self._identities.bump()
+
+    def _is_given_up(self, batch: Batch) -> bool:
+        is_aborting = self.transactions is not None and self.transactions.is_aborting
+        return batch.is_done or is_aborting or self._clock.monotonic_ms() >= batch.deadline_ms
+
+    def _too_late(self, batch: Batch, last: KafkaError | str) -> KafkaError:
+        topic, partition = batch.topic_partition
+        limit_ms = self._config.delivery_timeout_ms
+        return DeliveryTimeout(f"{topic}-{partition}: not acknowledged within {limit_ms} ms: {last}")
+
+    def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaError, is_logged: bool = True) -> None:
+        self.metrics.records_failed += len(batch)
+        if is_logged and not batch.is_done:
+            log.warning("%s-%d: %d records were not delivered: %s", *queue.topic_partition, len(batch), error)
+        batch.finish(error=error)
+        self.accumulator.finished(batch)
+        if self.transactions is not None:
+            self.transactions.fail(error, loses_numbers=batch.sequence >= 0)
+
+    def fail_for_good(self, error: KafkaError) -> None:
+        """The producer cannot go on."""
+        if self.fatal is None:
+            self.fatal = ProducerFailed(f"the producer cannot go on: {error}")
+            if self.transactions is not None:
+                self.transactions.fail_for_good(error)
+            self.fail_all(self.fatal)
+
+    # ---------------------------------------------------------------------------------------------- patience
+
+    async def _sweep(self) -> None:
+        """Tell in time whoever waits for what will not come."""
+        step_s = min(_SWEEP_MS_MAX, self._config.delivery_timeout_ms / 4) / 1000
+        while True:
+            await asyncio.sleep(step_s)
+            now_ms = self._clock.monotonic_ms()
+            late = [item for item in self.accumulator.incomplete.items() if item[0].deadline_ms <= now_ms]
+            for batch, queue in late:
+                error = self._too_late(batch, "no leader could be reached")
+                if batch in queue.in_flight or batch in queue.failed:
+                    # Who waits is told; the batch itself keeps its place until its answer is there.
+                    batch.finish(error=error)
+                    continue
+                if batch is queue.open:
+                    queue.open = None
+                elif batch in queue.waiting:
+                    queue.waiting.remove(batch)
+                self._fail(queue, batch, error)

@@ -1,0 +1,312 @@
+"""Transactions: which partitions and offsets belong to the open one, and how it ends.
+
+Before the first batch of a partition is sent, the coordinator must know that the partition is part of the transaction.
+Queues that are not admitted yet wait, and a task tells the coordinator of all of them at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from minikafka.client.cluster import Cluster, CoordinatorKind
+from minikafka.client.errors import IllegalState, ProducerFailed, TransactionFailed
+from minikafka.client.producer.config import ProducerConfig
+from minikafka.client.producer.coordinator import ask_coordinator
+from minikafka.client.producer.identity import Identities
+from minikafka.client.producer.queues import PartitionQueue
+from minikafka.client.producer.sequences import Identity
+from minikafka.client.producer.transaction_states import FATAL_CODES, Event, State, next_state
+from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from minikafka.protocol.errors import ErrorCode, KafkaError, error_for
+from minikafka.protocol.message import Request
+from minikafka.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+_T = TypeVar("_T")
+
+_CLIENT_ADD_PARTITIONS = 3
+"""The last version of AddPartitionsToTxn that is for clients; later ones are for brokers among themselves."""
+
+
+class Transactions:
+    """See the module's description."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        identities: Identities,
+        on_admitted: Callable[[PartitionQueue], None],
+        on_fatal: Callable[[KafkaError], None],
+    ) -> None:
+        assert config.transactional_id is not None
+        self.state = State.READY
+        self.error: KafkaError | None = None
+        self._transactional_id = config.transactional_id
+        self._cluster = cluster
+        self._config = config
+        self._identities = identities
+        self._on_admitted = on_admitted
+        self._on_fatal = on_fatal
+        self._admitted: set[TopicPartition] = set()
+        self._asking: dict[TopicPartition, PartitionQueue] = {}
+        self._has_offsets = False
+        self._needs_new_epoch = False
+        self._task: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------------------------------------ states
+
+    @property
+    def is_aborting(self) -> bool:
+        return self.state is State.ABORTING
+
+    @property
+    def may_abort(self) -> bool:
+        """Whether there is something to abort: not after a commit whose outcome nobody knows."""
+        return self.state in (State.OPEN, State.FAILED, State.ABORTING)
+
+    def require_open(self) -> None:
+        """Records can be sent now; raises what is wrong otherwise."""
+        if self.state in (State.FATAL, State.FAILED):
+            raise self.failure()
+        if self.state is not State.OPEN:
+            raise IllegalState(f"records and offsets are sent inside a transaction: {self.state.value}")
+
+    def _move(self, event: Event) -> None:
+        if event is not Event.FAIL and (
+            self.state is State.FATAL or (self.state, event) == (State.FAILED, Event.COMMIT)
+        ):
+            raise self.failure()
+        self.state = next_state(self.state, event)
+
+    def fail(self, error: KafkaError, loses_numbers: bool = False) -> None:
+        """A record or offset of the transaction is lost: it cannot be committed any more."""
+        if self.state in (State.OPEN, State.COMMITTING):
+            self.error = error
+        self._move(Event.FAIL)
+        self._needs_new_epoch |= loses_numbers
+
+    def _fail_unless_retriable(self, error: KafkaError) -> None:
+        if not error.retriable and self.state is not State.FATAL:
+            self.fail(error)
+
+    def fail_for_good(self, error: KafkaError) -> None:
+        if self.state is not State.FATAL:
+            self.error = error
+            self.state = next_state(self.state, Event.FATAL)
+            self._on_fatal(error)
+
+    def begin(self) -> None:
+        self._move(Event.BEGIN)
+        self.error = None
+
+    # --------------------------------------------------------------------------------------------- partitions
+
+    def admits(self, queue: PartitionQueue) -> bool:
+        """Whether the partition is part of the transaction; if not, it will be, and its queue is told."""
+        place = queue.topic_partition
+        if place in self._admitted:
+            return True
+        self._asking[place] = queue
+        if self._task is None:
+            self._task = asyncio.create_task(self._add_partitions(), name="add partitions to the transaction")
+        return False
+
+    async def _add_partitions(self) -> None:
+        try:
+            while self._asking:
+                asking, self._asking = self._asking, {}
+                await self._coordinate(lambda asking=asking: self._ask_to_add([*asking]))  # type: ignore[misc]
+                self._admitted.update(asking)
+                for queue in asking.values():
+                    self._on_admitted(queue)
+        except KafkaError as error:
+            if self.state is not State.FATAL:
+                self.fail(error)
+        finally:
+            self._task = None
+
+    async def _ask_to_add(self, places: list[TopicPartition]) -> None:
+        identity = self._identity
+        topics: dict[str, list[int]] = {}
+        for topic, partition in places:
+            topics.setdefault(topic, []).append(partition)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()
+            ],
+        )
+        answer: AddPartitionsToTxnResponse = await self._ask(request, max_version=_CLIENT_ADD_PARTITIONS)
+        codes = {
+            each.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        }
+        self._raise_worst(codes)
+
+    # ------------------------------------------------------------------------------------------------ offsets
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commit a group's offsets with the transaction."""
+        self.require_open()
+        if not offsets:
+            return
+        try:
+            await self._coordinate(lambda: self._ask_to_add_group(group.group_id))
+            self._has_offsets = True
+            await self._coordinate(lambda: self._commit_offsets(offsets, group))
+        except KafkaError as error:
+            self._fail_unless_retriable(error)
+            raise
+
+    async def _ask_to_add_group(self, group_id: str) -> None:
+        identity = self._identity
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            group_id=group_id,
+        )
+        self._raise_worst({(await self._ask(request)).error_code})
+
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        identity = self._identity
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), found in offsets.items():
+            each = TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=found.offset,
+                committed_leader_epoch=found.leader_epoch,
+                committed_metadata=found.metadata,
+            )
+            topics.setdefault(topic, []).append(each)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._transactional_id,
+            group_id=group.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        answer: TxnOffsetCommitResponse = await ask_coordinator(
+            self._cluster, CoordinatorKind.GROUP, group.group_id, request
+        )
+        codes = {each.error_code for topic in answer.topics for each in topic.partitions}
+        if ErrorCode.NOT_COORDINATOR in codes or ErrorCode.COORDINATOR_NOT_AVAILABLE in codes:
+            self._cluster.invalidate_coordinator(CoordinatorKind.GROUP, group.group_id)
+        self._raise_worst(codes)
+
+    # ---------------------------------------------------------------------------------------------- the end
+
+    async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
+        """Wait until all records are delivered, then make them visible; TransactionFailed if it must be aborted."""
+        self._move(Event.COMMIT)
+        await flush()
+        if self.state is State.COMMITTING:
+            try:
+                await self._end(committed=True)
+            except KafkaError as error:
+                self._fail_unless_retriable(error)
+                raise
+        if self.state is not State.COMMITTING:
+            raise self.failure()
+        self._move(Event.COMMITTED)
+        self._forget()
+
+    async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
+        """Give up what was not sent, wait for the rest, then make all of it invisible for good."""
+        self._move(Event.ABORT)
+        await flush()
+        await self._end(committed=False)
+        if self._needs_new_epoch:
+            # Numbers were lost with the records that were given up; a new epoch starts from 0 everywhere.
+            await self._coordinate(self._identities.obtain)
+            self._needs_new_epoch = False
+        self._move(Event.ABORTED)
+        self._forget()
+
+    def failure(self) -> KafkaError:
+        """What a call raises after the transaction has failed."""
+        if self.state is State.FATAL:
+            return ProducerFailed(str(self.error))
+        return TransactionFailed(f"the transaction cannot be committed: {self.error}")
+
+    async def _end(self, committed: bool) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if not self._admitted and not self._has_offsets:
+            return  # the coordinator has not heard of it
+        identity = self._identity
+        request = EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=committed,
+        )
+
+        async def end() -> None:
+            self._raise_worst({(await self._ask(request)).error_code})
+
+        await self._coordinate(end)
+
+    def _forget(self) -> None:
+        self._admitted.clear()
+        self._asking.clear()
+        self._has_offsets = False
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            task = self._task
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ------------------------------------------------------------------------------------------------ asking
+
+    @property
+    def _identity(self) -> Identity:
+        assert self._identities.current is not None
+        return self._identities.current
+
+    async def _ask(self, request: Request, max_version: int | None = None) -> Any:
+        kind = CoordinatorKind.TRANSACTION
+        return await ask_coordinator(self._cluster, kind, self._transactional_id, request, max_version=max_version)
+
+    async def _coordinate(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Go on trying; what the coordinator says that ends this producer, ends it."""
+        try:
+            return await self._cluster.retry(call, timeout_ms=self._config.max_block_ms)
+        except KafkaError as error:
+            if error.code in FATAL_CODES:
+                self.fail_for_good(error)
+                raise ProducerFailed(f"the producer cannot go on: {error}") from error
+            raise
+
+    def _raise_worst(self, codes: set[int]) -> None:
+        """Raise the error that decides: one that ends everything, or else one that waiting will not mend."""
+        if ErrorCode.NOT_COORDINATOR in codes:
+            self._cluster.invalidate_coordinator(CoordinatorKind.TRANSACTION, self._transactional_id)
+        errors = [error_for(code) for code in codes if code]
+        # Others were not tried because of the one that matters.
+        errors.sort(key=lambda error: (error.code not in FATAL_CODES, error.retriable, error.code == 55))
+        if errors:
+            raise errors[0]

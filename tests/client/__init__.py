@@ -1,0 +1,1 @@
+"""The bundled client: its parts, and whole against brokers as they are shipped."""

@@ -1,0 +1,1 @@
+"""Tests of the admin, on brokers in processes of their own."""

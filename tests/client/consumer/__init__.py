@@ -1,0 +1,1 @@
+"""The consumer, by its parts and against running brokers."""

@@ -1,0 +1,128 @@
+"""Transactions seen by readers: what was aborted, what is still open, and reading and writing as one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from minikafka.client.consumer.errors import CommitFailed
+from minikafka.client.producer import Producer
+from minikafka.client.structs import OffsetAndMetadata, TopicPartition
+from tests.client.consumer.reading import READ_S, numbers, open_consumer, take, take_batches, take_many, values
+from tests.compat.clients.confluent import Confluent
+from tests.compat.clients.topics import Topics
+
+COMMITTED = {"isolation_level": "read_committed"}
+
+
+class Regret(Exception):
+    """Why a transaction is aborted."""
+
+
+async def write(producer: Producer, topic: str, start: int, stop: int) -> None:
+    for number in range(start, stop):
+        await producer.send(topic, b"%d" % number, partition=0)
+
+
+async def test_aborted_records_are_not_seen(bootstrap: str, confluent: Confluent, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    async with Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+        async with producer.transaction():
+            await write(producer, topic, 0, 5)
+        with pytest.raises(Regret):
+            async with producer.transaction():
+                await write(producer, topic, 5, 10)
+                await producer.flush()
+                raise Regret
+        async with producer.transaction():
+            await write(producer, topic, 10, 15)
+    confluent.produce(topic, numbers(15, 16))
+    committed = [*range(5), *range(10, 16)]
+    async with open_consumer(bootstrap, topic, **COMMITTED) as consumer:
+        assert values(await take(consumer, 11)) == committed
+        await consumer.seek_to_beginning()
+        assert values(await take_many(consumer, 11)) == committed
+        await consumer.seek_to_beginning()
+        assert [int(value or b"") for value in await take_batches(consumer, 11)] == committed
+        # Three markers have offsets too.
+        assert await consumer.position(tp) == 19
+        assert consumer.lag(tp) == 0
+        consumer.seek(tp, 7)
+        assert values(await take(consumer, 1)) == [10]
+    async with open_consumer(bootstrap, topic) as consumer:
+        assert values(await take(consumer, 16)) == [*range(16)]
+
+
+async def test_readers_wait_for_the_end_of_a_transaction(bootstrap: str, confluent: Confluent, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    async with (
+        Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer,
+        open_consumer(bootstrap, topic, **COMMITTED) as careful,
+        open_consumer(bootstrap, topic) as eager,
+    ):
+        async with producer.transaction():
+            await write(producer, topic, 0, 3)
+            await producer.flush()
+            await asyncio.to_thread(confluent.produce, topic, numbers(3, 4))
+            assert values(await take(eager, 4)) == [0, 1, 2, 3]
+            assert await careful.getmany(timeout_ms=700) == {}
+            assert (await careful.end_offsets([tp]), await eager.end_offsets([tp])) == ({tp: 0}, {tp: 4})
+        assert values(await take(careful, 4)) == [0, 1, 2, 3]
+        # The markers are read past, without anything to show for it.
+        assert await eager.getmany(timeout_ms=700) == {}
+        assert await eager.position(tp) == await careful.position(tp) == 5
+
+
+async def test_reading_and_writing_as_one(bootstrap: str, confluent: Confluent, topics: Topics) -> None:
+    """Every record is doubled once, though every other attempt fails."""
+    source, target = topics.make(), topics.make()
+    tp = TopicPartition(source, 0)
+    confluent.produce(source, numbers(0, 40))
+    options = {"group_id": source, "enable_auto_commit": False, **COMMITTED}
+    attempts = 0
+    async with (
+        Producer(bootstrap_servers=bootstrap, transactional_id=source) as producer,
+        open_consumer(bootstrap, source, **options) as consumer,
+    ):
+        done = 0
+        while done < 40:
+            records = (await consumer.getmany(timeout_ms=5000, max_records=10)).get(tp, [])
+            attempts += bool(records)
+            try:
+                async with producer.transaction():
+                    for record in records:
+                        await producer.send(target, b"%d" % (2 * int(record.value)), partition=0)
+                    offsets = {tp: OffsetAndMetadata(records[-1].offset + 1)}
+                    await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+                    if attempts % 2:
+                        raise Regret
+                done += len(records)
+            except Regret:
+                await consumer.seek_to_committed()
+                if done == 0:
+                    await consumer.seek_to_beginning()
+        assert await consumer.committed(tp) == 40
+    async with open_consumer(bootstrap, target, **COMMITTED) as consumer:
+        assert values(await take(consumer, 40)) == [*range(0, 80, 2)]
+        assert await consumer.getmany(timeout_ms=500) == {}
+
+
+async def test_who_has_left_the_group_cannot_commit(bootstrap: str, confluent: Confluent, topic: str) -> None:
+    confluent.produce(topic, numbers(0, 5))
+    tp = TopicPartition(topic, 0)
+    async with (
+        Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer,
+        open_consumer(bootstrap, topic, group_id=topic, enable_auto_commit=False) as consumer,
+    ):
+        await take(consumer, 5)
+        then = consumer.group_metadata()
+        consumer.subscribe([topic])
+        async with asyncio.timeout(READ_S):
+            while consumer.group_metadata().generation_id == then.generation_id:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        with pytest.raises(Exception, match="generation") as raised:
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({tp: OffsetAndMetadata(5)}, then)
+        assert not isinstance(raised.value, CommitFailed)
+        assert await consumer.committed(tp) is None

@@ -1,0 +1,108 @@
+"""The synchronous face: the same calls, from any thread, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minikafka import client
+from minikafka.client import ClientClosed, NewTopic, NoBrokersAvailable, TopicPartition, sync
+from minikafka.client.loop_thread import acquire, release
+from tests.compat.running import free_ports
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    yield
+    assert not [thread for thread in threading.enumerate() if thread.name == "minikafka client"]
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_every_call_is_there(name: str) -> None:
+    def calls(of: type) -> dict[str, Any]:
+        return {found: member for found, member in inspect.getmembers(of, callable) if not found.startswith("_")}
+
+    ours, theirs = calls(getattr(sync, name)), calls(getattr(client, name))
+    assert {*theirs} <= {*ours}
+    assert not [found for found in ours if inspect.iscoroutinefunction(ours[found])]
+
+
+def test_there_and_back(bootstrap: str, topic: str) -> None:
+    with sync.Producer(bootstrap_servers=bootstrap) as producer:
+        assert producer.send_and_wait(topic, b"0").offset == 0
+        assert producer.wait_for(producer.send(topic, b"1", key=b"k")).offset == 1
+        assert producer.wait_for_batch(producer.send_batch(topic, [b"2", b"3"]))[0].base_offset == 2
+        producer.send(topic, b"4")
+        assert producer.partitions_for(topic) == {0}
+        producer.flush()
+        assert producer.metrics().records_delivered == 5
+    with sync.Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        values = [record.value for _, record in zip(range(5), consumer, strict=False)]
+        assert values == [b"0", b"1", b"2", b"3", b"4"]
+        place = TopicPartition(topic, 0)
+        consumer.seek(place, 3)
+        assert consumer.getone().value == b"3"
+        assert consumer.end_offsets([place]) == {place: 5}
+
+
+def test_admin(bootstrap: str) -> None:
+    with sync.Admin.from_config({"bootstrap.servers": bootstrap}) as admin:
+        admin.create_topics([NewTopic("made-synchronously", num_partitions=2, replication_factor=1)])
+        assert "made-synchronously" in admin.list_topics()
+        admin.delete_topics(["made-synchronously"])
+
+
+def test_from_many_threads(bootstrap: str, topic: str) -> None:
+    with sync.Producer(bootstrap_servers=bootstrap) as producer:
+
+        def work() -> None:
+            for _ in range(20):
+                producer.send_and_wait(topic, b"x")
+
+        threads = [threading.Thread(target=work) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert producer.metrics().records_delivered == 100
+
+
+def test_closed_and_not_started(bootstrap: str, topic: str) -> None:
+    producer = sync.Producer(bootstrap_servers=bootstrap)
+    with pytest.raises(ClientClosed, match="never started"):
+        producer.send(topic, b"x")
+    producer.start()
+    producer.stop()
+    producer.stop()
+    with pytest.raises(ClientClosed):
+        producer.send(topic, b"x")
+    with pytest.raises(NoBrokersAvailable), sync.Producer(bootstrap_servers=f"127.0.0.1:{free_ports(1)}"):
+        pass
+
+
+def test_an_interrupted_call_is_cancelled(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sync.Consumer(topic, bootstrap_servers=bootstrap) as consumer:
+        thread = consumer._thread
+        assert thread is not None
+        with pytest.raises(TimeoutError):
+            thread.call(consumer._client.getone(), 0.05)
+
+
+def test_the_threads_own_calls_are_refused() -> None:
+    thread = acquire()
+    try:
+
+        async def inner() -> None:
+            thread.call(nothing())
+
+        async def nothing() -> None:
+            return None
+
+        with pytest.raises(client.IllegalState):
+            thread.call(inner())
+    finally:
+        release(thread)
