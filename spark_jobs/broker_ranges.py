@@ -1,0 +1,175 @@
+"""Ranges read from brokers, each answer asked for while the one before it is being read.
+
+Retriable errors (a leader that has moved, a broker that is gone) are tried again with fresh metadata until
+`default.api.timeout.ms` is over. A range ends below the high watermark of the time when it was planned, so what it
+holds is committed and will be there with any leader, unless it is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Final
+
+from minikafka.client.cluster import Cluster
+from minikafka.client.consumer.config import Isolation
+from minikafka.client.consumer.offsets import ask_offsets
+from minikafka.client.structs import TopicPartition
+from minikafka.protocol.errors import (
+    CorruptRecord,
+    KafkaError,
+    LeaderNotAvailableError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    error_for,
+)
+from minikafka.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from minikafka.protocol.records import BatchView, read_whole_batches
+from minikafka.spark_jobs.catalog import LossPolicy
+from minikafka.spark_jobs.committed import Visibility
+from minikafka.spark_jobs.errors import LogNotReadable
+from minikafka.spark_jobs.link import Link
+from minikafka.spark_jobs.options import EARLIEST, ReaderConfig
+from minikafka.spark_jobs.planning import OffsetRange
+
+_PURPOSE: Final = "fetch"
+# From version 13 on topics go by their ids, of which a range knows nothing.
+_VERSION_MAX: Final = 12
+_FETCH_BYTES_MAX: Final = 1 << 30
+# A leader that says it lacks an offset, and then that it has it, may have changed in between; not many times, though.
+_REFUSALS_MAX: Final = 10
+
+
+class RangeReader:
+    """Batches of one range, in order."""
+
+    def __init__(self, link: Link[ReaderConfig], policy: LossPolicy, wanted: OffsetRange) -> None:
+        self._link = link
+        self._config = link.config
+        self._policy = policy
+        self._wanted = wanted
+        self._tp = TopicPartition(wanted.topic, wanted.partition)
+        self._max_bytes = link.config.max_partition_fetch_bytes
+        self._refusals = 0
+
+    def batches(self) -> Iterator[BatchView]:
+        """The batches that a reader may see. The first and last may reach over the ends of the range."""
+        offset = self._wanted.start
+        asked = self._ask(offset)
+        while offset < self._wanted.stop:
+            try:
+                answer = asked.result()
+            except OffsetOutOfRangeError:
+                offset = self._skip_lost(offset)
+                asked = self._ask(offset)
+                continue
+            batches = self._read(answer, offset)
+            start, offset = offset, self._next_offset(answer, batches, offset)
+            if offset < self._wanted.stop:
+                # On its way while these batches are read.
+                asked = self._ask(offset)
+            yield from self._visible(answer, batches, start)
+
+    def _ask(self, offset: int) -> Future[FetchablePartitionResponse]:
+        return self._link.submit(lambda cluster: self._fetch(cluster, offset))
+
+    def _read(self, answer: FetchablePartitionResponse, offset: int) -> list[BatchView]:
+        try:
+            batches, size = read_whole_batches(answer.records or b"")
+        except CorruptRecord as error:
+            where = f"{self._tp.topic}-{self._tp.partition} after offset {offset}"
+            raise LogNotReadable(f"what was fetched of {where} is damaged: {error}") from error
+        if not batches and answer.records and size < len(answer.records):
+            # Brokers send one whole batch however large it is, but they need not.
+            self._max_bytes = min(self._max_bytes * 2, _FETCH_BYTES_MAX)
+        return batches
+
+    def _next_offset(self, answer: FetchablePartitionResponse, batches: list[BatchView], offset: int) -> int:
+        if batches:
+            return max(offset, batches[-1].next_offset)
+        # An answer without records says that compaction has left nothing of the rest; see `_fetch_once`.
+        return offset if answer.records else self._wanted.stop
+
+    def _visible(self, answer: FetchablePartitionResponse, batches: list[BatchView], start: int) -> Iterator[BatchView]:
+        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        visibility = Visibility(aborted if self._config.reads_committed else None)
+        for batch in batches:
+            if batch.base_offset >= self._wanted.stop:
+                return
+            if visibility.shows(batch) and batch.next_offset > start and batch.record_count:
+                yield batch
+
+    def _skip_lost(self, offset: int) -> int:
+        """Where to go on after a leader has said that it does not have an offset."""
+        earliest, latest = self._link.run(self._ends)
+        if latest < offset:
+            self._policy.report(f"{self._tp.topic}-{self._tp.partition} ends at {latest}, before {self._wanted}")
+            return self._wanted.stop
+        self._refusals += 1
+        if earliest <= offset and self._refusals > _REFUSALS_MAX:
+            raise LogNotReadable(f"{self._tp.topic}-{self._tp.partition} has offset {offset}, but cannot be read there")
+        return self._policy.clip(self._tp, offset, earliest)
+
+    async def _ends(self, cluster: Cluster) -> tuple[int, int]:
+        async def ask(which: int) -> int:
+            answer = (await ask_offsets(cluster, {self._tp: which}, Isolation.READ_UNCOMMITTED))[self._tp]
+            if isinstance(answer, KafkaError):
+                raise answer
+            return answer.offset
+
+        earliest = await cluster.retry(lambda: ask(EARLIEST))
+        return earliest, await cluster.retry(lambda: ask(-1))
+
+    async def _fetch(self, cluster: Cluster, offset: int) -> FetchablePartitionResponse:
+        await cluster.wait_metadata([self._tp.topic])
+        return await cluster.retry(lambda: self._fetch_once(cluster, offset))
+
+    async def _fetch_once(self, cluster: Cluster, offset: int) -> FetchablePartitionResponse:
+        leader = cluster.leader(*self._tp)
+        if leader is None:
+            raise LeaderNotAvailableError(f"{self._tp.topic}-{self._tp.partition} has no leader at the moment")
+        partition = FetchPartition(
+            partition=self._tp.partition,
+            current_leader_epoch=cluster.leader_epoch(*self._tp),
+            fetch_offset=offset,
+            partition_max_bytes=self._max_bytes,
+        )
+        request = FetchRequest(
+            max_wait_ms=self._config.fetch_max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=int(self._config.reads_committed),
+            topics=[FetchTopic(topic=self._tp.topic, partitions=[partition])],
+        )
+        found: FetchResponse = await cluster.request(
+            leader, request, purpose=_PURPOSE, min_version=4, max_version=_VERSION_MAX
+        )
+        answer = self._checked(found)
+        if not answer.records:
+            await self._check_end(answer, found.throttle_time_ms)
+        return answer
+
+    async def _check_end(self, answer: FetchablePartitionResponse, throttle_ms: int) -> None:
+        """Raise, for it to be asked again, unless an answer without records means that there are none."""
+        if throttle_ms:
+            await asyncio.sleep(throttle_ms / 1000)
+        visible_end = answer.last_stable_offset if self._config.reads_committed else answer.high_watermark
+        if throttle_ms or visible_end < self._wanted.stop:
+            # A new leader learns how far it may show its records with the next fetches of its followers.
+            name = f"{self._tp.topic}-{self._tp.partition}"
+            raise RequestTimedOutError(f"{name} can be read up to {visible_end} yet, not up to {self._wanted.stop}")
+
+    def _checked(self, found: FetchResponse) -> FetchablePartitionResponse:
+        if found.error_code:
+            raise error_for(found.error_code)
+        (partition,) = found.responses[0].partitions
+        if partition.error_code:
+            raise error_for(partition.error_code, f"{self._tp.topic}-{self._tp.partition}")
+        return partition

@@ -1,0 +1,88 @@
+"""Options that start with `kafka.`: what they are called without it, they are called in Kafka and in our client.
+
+A few of Kafka's options are refused, since what they would change is for the source or the sink to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from minikafka.client.config import ClientConfig
+from minikafka.client.errors import ConfigError
+from minikafka.client.options import option
+from minikafka.client.producer.config import ProducerConfig
+from minikafka.spark_jobs.errors import BadOption
+
+PREFIX: Final = "kafka."
+
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+
+_REFUSED_READING: Final = {
+    "auto.offset.reset": "where to start is told by startingOffsets",
+    "enable.auto.commit": "offsets are kept in the checkpoint and never committed to a group",
+    "key.deserializer": "keys are always bytes; cast them in the query",
+    "value.deserializer": "values are always bytes; cast them in the query",
+    "interceptor.classes": "interceptors are Java classes",
+}
+_REFUSED_WRITING: Final = {
+    "key.serializer": "keys are bytes or text",
+    "value.serializer": "values are bytes or text",
+    "interceptor.classes": "interceptors are Java classes",
+    "partitioner.class": "partitioners are Java classes; a column `partition` chooses partitions",
+    "transactional.id": "the sink chooses it; delivery=exactly_once switches transactions on",
+    "enable.idempotence": "the sink is always idempotent",
+    "acks": "the sink always waits for all in-sync replicas",
+}
+
+_C = TypeVar("_C", bound=ClientConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderConfig(ClientConfig):
+    """What reading ranges needs to know, beside what every client does. Topics are never created by asking for them."""
+
+    allow_auto_create_topics: bool = option(False)
+    default_api_timeout_ms: int = option(60_000, low=1)
+    fetch_max_wait_ms: int = option(500, "fetch.max.wait.ms", "fetch.wait.max.ms", low=0)
+    max_partition_fetch_bytes: int = option(
+        4 << 20, "max.partition.fetch.bytes", "fetch.message.max.bytes", "message.max.bytes", low=1
+    )
+    """How much is asked for at a time. The next answer is on its way while one is read, so up to two are in memory."""
+    check_crcs: bool = option(True, "check.crcs")
+    isolation_level: str = option("read_uncommitted", choices=ISOLATION_LEVELS)
+    group_id: str | None = option(None)
+    """Accepted for programs that set it; no group is joined."""
+
+    @property
+    def reads_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterConfig(ProducerConfig):
+    """What the sink needs to know. Transactions may take as long as brokers allow by default."""
+
+    allow_auto_create_topics: bool = option(True)
+    transaction_timeout_ms: int = option(900_000, low=1)
+
+
+def reader_config(given: Mapping[str, str], *, bootstrap_needed: bool = True) -> ReaderConfig:
+    return _config(ReaderConfig, given, _REFUSED_READING, bootstrap_needed)
+
+
+def writer_config(given: Mapping[str, str]) -> WriterConfig:
+    return _config(WriterConfig, given, _REFUSED_WRITING, True)
+
+
+def _config(cls: type[_C], given: Mapping[str, str], refused: Mapping[str, str], bootstrap_needed: bool) -> _C:
+    for name in sorted(given):
+        if name in refused:
+            raise BadOption(f"{PREFIX}{name} cannot be set: {refused[name]}")
+    if bootstrap_needed and "bootstrap.servers" not in given:
+        raise BadOption("kafka.bootstrap.servers is missing: it says where brokers are, as host:port,host:port")
+    try:
+        return cls.from_config(given)
+    except ConfigError as error:
+        raise BadOption(f"in the options that start with {PREFIX}: {error}") from None

@@ -1,0 +1,106 @@
+"""How much a micro-batch takes of each partition, and into which pieces its ranges are cut. Pure arithmetic."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from minikafka.client.structs import TopicPartition
+from minikafka.spark_jobs.offsets import Positions
+
+
+class OffsetRange(NamedTuple):
+    """Offsets of one partition, from `start` up to but not including `stop`. Not every offset has a record."""
+
+    topic: str
+    partition: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.stop})"
+
+
+def lag_of(start: Positions, latest: Positions) -> dict[TopicPartition, int]:
+    """How many offsets are ahead in each partition of `latest`; none of one that has gone backwards."""
+    return {tp: max(0, end - start.get(tp, end)) for tp, end in latest.items()}
+
+
+def limit_by_lag(start: Positions, latest: Positions, offsets_max: int) -> dict[TopicPartition, int]:
+    """Where a batch of about `offsets_max` offsets ends, shared out in proportion to what is ahead.
+
+    A partition with anything ahead gets at least one offset, or a large one beside it could starve it. The batch may
+    be larger by as many offsets as there are partitions that get one for this reason.
+    """
+    lag = lag_of(start, latest)
+    total = sum(lag.values())
+    if total <= offsets_max:
+        return {tp: max(end, start.get(tp, end)) for tp, end in latest.items()}
+    return {
+        tp: latest[tp] - ahead + min(ahead, max(1, offsets_max * ahead // total))
+        if ahead
+        else start.get(tp, latest[tp])
+        for tp, ahead in lag.items()
+    }
+
+
+def make_ranges(start: Positions, stop: Positions) -> list[OffsetRange]:
+    """The ranges that have anything in them, in the order of their partitions."""
+    return [OffsetRange(tp.topic, tp.partition, start[tp], end) for tp, end in sorted(stop.items()) if start[tp] < end]
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange], partitions_min: int | None = None, records_max: int | None = None
+) -> list[OffsetRange]:
+    """The same offsets in at least so many pieces, none larger than `records_max`, and all about as large as others.
+
+    There are fewer only if there are fewer offsets.
+    """
+    pieces = {each: 1 if records_max is None else -(-each.size // records_max) for each in ranges}
+    if partitions_min is not None:
+        _add_pieces(pieces, partitions_min)
+    return [piece for each in ranges for piece in _cut(each, pieces[each])]
+
+
+def _add_pieces(pieces: dict[OffsetRange, int], wanted: int) -> None:
+    """Cut the range with the largest pieces once more, until there are enough."""
+    largest = [(-each.size / count, each) for each, count in pieces.items() if count < each.size]
+    heapq.heapify(largest)
+    missing = wanted - sum(pieces.values())
+    while missing > 0 and largest:
+        _, each = heapq.heappop(largest)
+        pieces[each] += 1
+        missing -= 1
+        if pieces[each] < each.size:
+            heapq.heappush(largest, (-each.size / pieces[each], each))
+
+
+def _cut(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
+    for index in range(count):
+        start = whole.start + whole.size * index // count
+        stop = whole.start + whole.size * (index + 1) // count
+        yield whole._replace(start=start, stop=stop)
+
+
+class Trigger:
+    """Whether enough is ahead to be worth a batch, or has waited for long enough."""
+
+    def __init__(self, offsets_min: int | None, delay_ms_max: int) -> None:
+        self._offsets_min = offsets_min
+        self._delay_ms_max = delay_ms_max
+        self._last_ms: int | None = None
+
+    def fires(self, lag: Mapping[TopicPartition, int], now_ms: int) -> bool:
+        """The time counts from the last batch; the first one after a start does not wait."""
+        if self._offsets_min is None:
+            return True
+        is_late = self._last_ms is None or now_ms - self._last_ms >= self._delay_ms_max
+        if sum(lag.values()) < self._offsets_min and not is_late:
+            return False
+        self._last_ms = now_ms
+        return True

@@ -1,0 +1,98 @@
+"""Transactions that a task begins and the driver ends.
+
+Ending one takes no more than its id, producer id and epoch, so whoever knows these can do it, and can ask for the same
+end again: an end that was asked for twice is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from minikafka.client.cluster import Cluster, CoordinatorKind
+from minikafka.client.producer.coordinator import ask_coordinator
+from minikafka.protocol.errors import KafkaError, error_for
+from minikafka.protocol.messages.transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+)
+from minikafka.spark_jobs.errors import TransactionLost
+from minikafka.spark_jobs.link import Link
+from minikafka.spark_jobs.options import ReaderConfig
+
+_OPEN: Final = "Ongoing"
+
+
+class Transaction(NamedTuple):
+    """A transaction that is open, or was."""
+
+    id: str
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.id} (producer {self.producer_id}, epoch {self.epoch})"
+
+
+def check_open(link: Link[ReaderConfig], transactions: Iterable[Transaction]) -> None:
+    """Raise TransactionLost unless all of them could be committed now: the last look before it is decided to."""
+
+    async def ask(cluster: Cluster) -> None:
+        for transaction in transactions:
+            found = await cluster.retry(lambda each=transaction: _describe(cluster, each))  # type: ignore[misc]
+            if (found.transaction_state, found.producer_id, found.producer_epoch) != (_OPEN, *transaction[1:]):
+                raise TransactionLost(
+                    f"transaction {transaction} was ended before it could be committed: either it was open for longer "
+                    "than kafka.transaction.timeout.ms, or its task was started twice (is spark.speculation on?)"
+                )
+
+    link.run(ask)
+
+
+async def _describe(cluster: Cluster, transaction: Transaction) -> DescribedTransaction:
+    request = DescribeTransactionsRequest(transactional_ids=[transaction.id])
+    answer: DescribeTransactionsResponse = await ask_coordinator(
+        cluster, CoordinatorKind.TRANSACTION, transaction.id, request
+    )
+    (found,) = answer.transaction_states
+    _raise(cluster, transaction, found.error_code)
+    return found
+
+
+def end(link: Link[ReaderConfig], transactions: Iterable[Transaction], *, committed: bool) -> None:
+    """End them one after the other. TransactionLost if somebody else has ended one differently."""
+
+    async def ask(cluster: Cluster) -> None:
+        for transaction in transactions:
+            try:
+                await cluster.retry(lambda each=transaction: _end(cluster, each, committed))  # type: ignore[misc]
+            except KafkaError as error:
+                if error.retriable:
+                    raise
+                raise TransactionLost(
+                    f"transaction {transaction} could not be {'committed' if committed else 'aborted'}: {error}"
+                ) from error
+
+    link.run(ask)
+
+
+async def _end(cluster: Cluster, transaction: Transaction, committed: bool) -> None:
+    request = EndTxnRequest(
+        transactional_id=transaction.id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        committed=committed,
+    )
+    answer: EndTxnResponse = await ask_coordinator(cluster, CoordinatorKind.TRANSACTION, transaction.id, request)
+    _raise(cluster, transaction, answer.error_code)
+
+
+def _raise(cluster: Cluster, transaction: Transaction, code: int) -> None:
+    if code:
+        error = error_for(code, f"transaction {transaction.id}")
+        if error.retriable:
+            cluster.invalidate_coordinator(CoordinatorKind.TRANSACTION, transaction.id)
+        raise error

@@ -1,0 +1,1 @@
+"""Spark: options and plans as values, and queries on a real local Spark with real brokers."""

@@ -1,0 +1,189 @@
+"""What the reader beside the driver decides, step by step, with a catalog that a test sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from minikafka.client.structs import TopicPartition
+from minikafka.spark_jobs.errors import DataLoss
+from minikafka.spark_jobs.offsets import StreamOffset
+from minikafka.spark_jobs.options import Use, parse_source_options
+from minikafka.spark_jobs.stream_reader import DriverState
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class FakeCatalog:
+    """First and last offsets by partition."""
+
+    def __init__(self, ends: dict[TopicPartition, tuple[int, int]]) -> None:
+        self.ends = ends
+        self.asked = 0
+
+    def partitions(self, *, missing_ok: bool = False) -> tuple[TopicPartition, ...]:
+        return tuple(sorted(self.ends))
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.ends[tp][0] for tp in partitions if tp in self.ends}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked += 1
+        return {tp: self.ends[tp][1] for tp in partitions if tp in self.ends}
+
+    def at_time(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return dict.fromkeys(timestamps_ms)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def state(catalog: FakeCatalog, clock: Clock | None = None, **given: str) -> DriverState:
+    options = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "pollIntervalMs": "0", **given}
+    return DriverState(parse_source_options(options, Use.STREAM_READ), catalog, clock or Clock())
+
+
+def ranges(driver: DriverState, start: StreamOffset, end: StreamOffset) -> list[tuple[int, int, int]]:
+    return [(each.wanted.partition, each.wanted.start, each.wanted.stop) for each in driver.plan(start, end)]
+
+
+def restored(offset: StreamOffset) -> StreamOffset:
+    """As it comes back from a checkpoint."""
+    return StreamOffset.from_json(json.loads(json.dumps(offset.to_json())))
+
+
+def test_a_driver_that_dies_in_the_first_batch_loses_nothing() -> None:
+    catalog = FakeCatalog({T0: (0, 100)})
+    first = state(catalog)
+    begun = first.initial()
+    catalog.ends[T0] = (0, 105)
+    end = first.next_end(begun, reads_all=False)
+    assert end is not None
+    assert ranges(first, begun, end) == [(0, 100, 105)]
+    # The offsets of the batch are in the checkpoint, and the driver dies. Meanwhile records arrive.
+    catalog.ends[T0] = (0, 110)
+    second = state(catalog)
+    asked_again = second.initial()
+    assert asked_again.positions == {T0: 110}
+    assert ranges(second, asked_again, restored(end)) == [(0, 100, 105)]
+    after = second.next_end(restored(end), reads_all=False)
+    assert after is not None and after.start is None
+    assert ranges(second, restored(end), after) == [(0, 105, 110)]
+
+
+def test_nothing_new_is_the_same_offset() -> None:
+    catalog = FakeCatalog({T0: (0, 100)})
+    driver = state(catalog, startingOffsets="earliest")
+    begun = driver.initial()
+    end = driver.next_end(begun, reads_all=False)
+    assert end == StreamOffset({T0: 100}, {T0: 0})
+    assert driver.next_end(restored(end), reads_all=False) is None
+    assert driver.initial() is begun
+
+
+def test_an_empty_first_batch() -> None:
+    catalog = FakeCatalog({T0: (0, 0)})
+    driver = state(catalog)
+    begun = driver.initial()
+    assert driver.next_end(begun, reads_all=False) is None
+    catalog.ends[T0] = (0, 3)
+    end = driver.next_end(restored(begun), reads_all=False)
+    assert end is not None and ranges(driver, begun, end) == [(0, 0, 3)]
+
+
+def test_partitions_that_appear_are_read_from_their_beginning() -> None:
+    catalog = FakeCatalog({T0: (0, 10)})
+    driver = state(catalog)
+    begun = StreamOffset({T0: 10})
+    catalog.ends[T1] = (0, 7)
+    end = driver.next_end(begun, reads_all=False)
+    assert end is not None and ranges(driver, begun, end) == [(1, 0, 7)]
+    # One of which the beginning is missing already.
+    catalog.ends[T1] = (5, 7)
+    with pytest.raises(DataLoss, match="t-1 begins at offset 5 now, and was to be read from 0"):
+        driver.plan(begun, end)
+    lenient = state(catalog, failOnDataLoss="false")
+    assert ranges(lenient, begun, end) == [(1, 5, 7)]
+
+
+def test_partitions_that_are_gone() -> None:
+    catalog = FakeCatalog({T0: (0, 10)})
+    begun = StreamOffset({T0: 5, T1: 5})
+    with pytest.raises(DataLoss, match="t-1 cannot be found any more, or the checkpoint is one of other topics"):
+        state(catalog).next_end(begun, reads_all=False)
+    lenient = state(catalog, failOnDataLoss="false")
+    end = lenient.next_end(begun, reads_all=False)
+    assert end == StreamOffset({T0: 10})
+    assert ranges(lenient, begun, end) == [(0, 5, 10)]
+    # Gone between planning and reading, or in a batch that is done again.
+    with pytest.raises(DataLoss, match="t-1 cannot be found any more"):
+        state(catalog).plan(begun, StreamOffset({T0: 10, T1: 10}))
+
+
+def test_a_log_that_went_backwards() -> None:
+    catalog = FakeCatalog({T0: (0, 10)})
+    begun = StreamOffset({T0: 15})
+    with pytest.raises(DataLoss, match="t-0 ends at 10, but was read up to 15"):
+        state(catalog).next_end(begun, reads_all=False)
+    assert state(catalog, failOnDataLoss="false").next_end(begun, reads_all=False) is None
+
+
+def test_data_that_was_deleted_before_it_was_read() -> None:
+    catalog = FakeCatalog({T0: (20, 30)})
+    begun, end = StreamOffset({T0: 10}), StreamOffset({T0: 30})
+    with pytest.raises(DataLoss, match="begins at offset 20 now, and was to be read from 10"):
+        state(catalog).plan(begun, end)
+    assert ranges(state(catalog, failOnDataLoss="false"), begun, end) == [(0, 20, 30)]
+
+
+def test_pace() -> None:
+    catalog = FakeCatalog({T0: (0, 100), T1: (0, 300)})
+    clock = Clock()
+    given = {"maxOffsetsPerTrigger": "40", "minOffsetsPerTrigger": "20", "maxTriggerDelay": "5s"}
+    driver = state(catalog, clock, startingOffsets="earliest", **given)
+    end = driver.next_end(driver.initial(), reads_all=False)
+    assert end is not None and end.positions == {T0: 10, T1: 30}
+    # Trigger.Once takes all that there is.
+    whole = driver.next_end(driver.initial(), reads_all=True)
+    assert whole is not None and whole.positions == {T0: 100, T1: 300}
+    nearly = StreamOffset({T0: 95, T1: 295})
+    clock.now_ms = 4999
+    assert driver.next_end(nearly, reads_all=False) is None
+    clock.now_ms = 5000
+    end = driver.next_end(nearly, reads_all=False)
+    assert end is not None and end.positions == {T0: 100, T1: 300}
+
+
+def test_available_now_ends_where_it_was_told() -> None:
+    catalog = FakeCatalog({T0: (0, 100)})
+    driver = state(catalog, startingOffsets="earliest", minOffsetsPerTrigger="1000")
+    driver.stop_at_latest()
+    catalog.ends = {T0: (0, 200), T1: (0, 50)}
+    # It does not wait for more records than there are.
+    end = driver.next_end(StreamOffset({T0: 10}), reads_all=False)
+    assert end == StreamOffset({T0: 100})
+    assert driver.next_end(end, reads_all=False) is None
+    assert driver.report() == {"t": {"0": 100}}
+
+
+def test_an_idle_query_does_not_ask_all_the_time() -> None:
+    catalog = FakeCatalog({T0: (0, 100)})
+    clock = Clock()
+    driver = state(catalog, clock, pollIntervalMs="30")
+    for _ in range(3):
+        assert driver.next_end(StreamOffset({T0: 100}), reads_all=False) is None
+        clock.now_ms += 30
+    assert catalog.asked == 3
+
+
+def test_pieces() -> None:
+    catalog = FakeCatalog({T0: (0, 100)})
+    driver = state(catalog, minPartitions="3")
+    assert ranges(driver, StreamOffset({T0: 10}), StreamOffset({T0: 40})) == [(0, 10, 20), (0, 20, 30), (0, 30, 40)]
