@@ -1,0 +1,1 @@
+"""The deployment: images, compose files, dashboards and alerts."""
