@@ -40,6 +40,8 @@ class Anomaly(NamedTuple):
     kind: str
     partition: str
     text: str
+    offsets: tuple[int, ...] = ()
+    """Where its copies are, of a value that is there more than once."""
 
 
 class Verdict(NamedTuple):
@@ -164,7 +166,7 @@ def _misplaced(facts: _Facts) -> Iterator[Anomaly]:
     for partition, offsets in facts.offsets.items():
         for value, places in sorted(offsets.items()):
             if len(places) > 1:
-                yield Anomaly("duplicate", partition, f"{value} is at {sorted(places)}")
+                yield Anomaly("duplicate", partition, f"{value} is at {sorted(places)}", tuple(sorted(places)))
 
 
 def _lost(facts: _Facts) -> Iterator[Anomaly]:

@@ -38,6 +38,8 @@ _COMMON = {
     # What is in flight to a process that is stopped has to be given up before it is sent to another.
     "socket.timeout.ms": 3_000,
     "socket.connection.setup.timeout.ms": 1_500,
+    # Else it connects to a new leader when it has something to send, and looks for that once a second.
+    "enable.sparse.connections": False,
     "log_level": 0,
 }
 _PRODUCER = {

@@ -41,6 +41,16 @@ def batches(folder: Path) -> Iterator[Batch]:
             yield Batch(batch.base_offset, batch.last_offset, digest)
 
 
+def written_as(folder: Path, offset: int) -> str:
+    """Under which numbers of its producer a record was written: copies under different ones no broker can tell."""
+    for path in sorted(folder.glob(f"*{LOG_SUFFIX}")):
+        for batch in read_batches(path.read_bytes()):
+            if batch.base_offset <= offset <= batch.last_offset:
+                sequence = batch.base_sequence + offset - batch.base_offset
+                return f"{offset}: producer {batch.producer_id}, epoch {batch.producer_epoch}, sequence {sequence}"
+    return f"{offset}: not there"
+
+
 def compare(folders: Sequence[Path]) -> tuple[int, list[str]]:
     """How many offsets replicas have in common, and where they differ."""
     logs = [list(batches(folder)) for folder in folders]

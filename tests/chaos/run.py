@@ -15,18 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.checker import Verdict, check
 from tests.chaos.cluster import Cluster
+from tests.chaos.coordinators import ROWS as COORDINATOR_ROWS
 from tests.chaos.history import Recorder, load
 from tests.chaos.load import Load
 from tests.chaos.moving import create_topic
 from tests.chaos.outages import outages_by_fault
-from tests.chaos.replicas import compare_all
+from tests.chaos.replicas import compare_all, partition_dirs, written_as
 from tests.chaos.rows import ROWS, Place, Row
 from tests.chaos.waiting import NotInTime, pause
 from tests.tree import ROOT
@@ -89,7 +90,19 @@ def disturb(
     events = list(load(recorder.path))
     compared, differences = compare_all([broker.log_dir for broker in cluster.brokers], topic)
     troubles += [*differences, *cluster.complaints()]
-    return Result(row, seed, took, check(events), outages_by_fault(events), compared, troubles)
+    verdict = explained(check(events), partition_dirs(cluster.brokers[0].log_dir, topic))
+    return Result(row, seed, took, verdict, outages_by_fault(events), compared, troubles)
+
+
+def explained(verdict: Verdict, folders: Mapping[str, Path]) -> Verdict:
+    """With the numbers under which the first duplicates were written: whose fault it is can be seen from them."""
+    shown = [each for each in verdict.anomalies if each.offsets][:_SHOWN]
+    texts = {
+        each: "; ".join([each.text, *(written_as(folders[each.partition], offset) for offset in each.offsets)])
+        for each in shown
+        if each.partition in folders
+    }
+    return verdict._replace(anomalies=[each._replace(text=texts.get(each, each.text)) for each in verdict.anomalies])
 
 
 def _break_often(place: Place, row: Row, until: float, faults_max: int | None) -> None:
@@ -197,7 +210,7 @@ have in common.
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.run")
     parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--only", action="append", choices=[row.name for row in ROWS])
+    parser.add_argument("--only", action="append", choices=[*(row.name for row in ROWS), *COORDINATOR_ROWS])
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--folder", type=Path, help="keep everything there")
     parser.add_argument("--results", type=Path, help="write the table there")

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from minikafka.protocol.errors import CorruptRecord
-from tests.chaos.replicas import compare_all
+from tests.chaos.checker import Anomaly, Verdict
+from tests.chaos.replicas import compare_all, written_as
+from tests.chaos.run import explained
 from tests.storage.batches import make_batch
 
 TOPIC = "load"
@@ -72,3 +74,23 @@ def test_a_batch_that_is_not_as_it_was_written_is_no_batch(tmp_path: Path) -> No
     bad[-1] ^= 1
     with pytest.raises(CorruptRecord):
         compare_all([write(tmp_path / "1", [[bytes(bad)]])], TOPIC)
+
+
+def test_of_a_record_it_is_told_under_which_numbers_it_was_written(tmp_path: Path) -> None:
+    numbered = [
+        bytes(make_batch([(None, b"value")] * 2, base_offset=at, producer_id=5, producer_epoch=at, base_sequence=10))
+        for at in (0, 2)
+    ]
+    folder = write(tmp_path / "1", [[numbered[0]], [numbered[1]]]) / f"{TOPIC}-0"
+    assert written_as(folder, 1) == "1: producer 5, epoch 0, sequence 11"
+    assert written_as(folder, 2) == "2: producer 5, epoch 2, sequence 10"
+    assert written_as(folder, 4) == "4: not there"
+
+
+def test_duplicates_are_told_with_the_numbers_of_their_copies(tmp_path: Path) -> None:
+    folder = write(tmp_path / "1", WHOLE) / f"{TOPIC}-0"
+    twice = [Anomaly("duplicate", f"{TOPIC}-0", "7 is at [1, 4]", (1, 4)), Anomaly("lost", f"{TOPIC}-0", "8 is gone")]
+    told = explained(Verdict(2, 2, 0, 0, 2, 0, twice, []), {f"{TOPIC}-0": folder})
+    assert told.duplicated == 1
+    assert told.anomalies[0].text.startswith("7 is at [1, 4]; 1: producer -1, epoch")
+    assert told.anomalies[1] == twice[1]

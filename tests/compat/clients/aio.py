@@ -98,6 +98,7 @@ class Aiokafka(Client):
             auto_offset_reset="none",
             fetch_max_wait_ms=how.wait_ms,
             fetch_min_bytes=how.bytes_min,
+            **({"isolation_level": how.isolation} if how.isolation else {}),
         )
         await consumer.start()
         assigned = [TopicPartition(topic, partition) for partition in how.partitions]

@@ -113,6 +113,7 @@ class Confluent(Client):
                 "fetch.wait.max.ms": how.wait_ms,
                 "fetch.min.bytes": how.bytes_min,
                 "allow.auto.create.topics": how.may_create_topics,
+                **({"isolation.level": how.isolation} if how.isolation else {}),
             }
         )
 

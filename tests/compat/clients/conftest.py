@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.compat.clients.kafka_python import KafkaPython, KafkaPythonAdmin
 from tests.compat.clients.kcat import Kcat
 from tests.compat.clients.model import Admin, Client
 from tests.compat.clients.topics import Topics, named_after
+from tests.compat.clients.transacting_pairs import PAIRS, Pair
 from tests.compat.running import Cluster
 
 CLIENTS: dict[str, Callable[[str], Client]] = {
@@ -39,6 +41,12 @@ def admin(request: pytest.FixtureRequest, up_cluster: Cluster) -> Iterator[Admin
     made = ADMINS[request.param](up_cluster.bootstrap)
     yield made
     made.close()
+
+
+@pytest.fixture(params=[*PAIRS])
+def pair(request: pytest.FixtureRequest, up_cluster: Cluster) -> Iterator[Pair]:
+    with ExitStack() as opened:
+        yield PAIRS[request.param](up_cluster.bootstrap, opened)
 
 
 @pytest.fixture

@@ -99,6 +99,7 @@ class KafkaPython(Client):
             fetch_max_wait_ms=how.wait_ms,
             fetch_min_bytes=how.bytes_min,
             allow_auto_create_topics=how.may_create_topics,
+            **({"isolation_level": how.isolation} if how.isolation else {}),
         )
 
     def offset_at(self, topic: str, timestamp_ms: int) -> int | None:

@@ -74,6 +74,7 @@ class Kcat(Client):
         options += ["-f", FORMAT, "-X", f"fetch.wait.max.ms={how.wait_ms}", "-X", f"fetch.min.bytes={how.bytes_min}"]
         options += ["-X", "topic.auto.offset.reset=error"]
         options += ["-X", f"allow.auto.create.topics={str(how.may_create_topics).lower()}"]
+        options += ["-X", f"isolation.level={how.isolation}"] if how.isolation else []
         command = ["timeout", str(READ_S), *self.command(*options)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None and process.stderr is not None

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.compat.clients.model import eventually
@@ -24,6 +25,7 @@ class MemberProcess:
         command = [sys.executable, "-m", "tests.compat.clients.member", client, bootstrap, group, topic, *options]
         self.owned: frozenset[int] = frozenset()
         self.assignments: list[frozenset[int]] = []
+        self.moments: list[tuple[float, frozenset[int]]] = []
         self.read: list[tuple[int, int, str]] = []
         self._errors = errors.open("ab")
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors)
@@ -37,8 +39,21 @@ class MemberProcess:
             if "assigned" in told:
                 self.owned = frozenset(told["assigned"])
                 self.assignments.append(self.owned)
+                self.moments.append((told["time"], self.owned))
             else:
                 self.read.append(tuple(told["read"]))
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def pause(self) -> None:
+        """Stop it. What it has is not its own any more: others may get it without asking."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        self.moments.append((time.monotonic(), frozenset()))
+
+    def resume(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def leave(self) -> None:
         """Have it end as a good member does."""
@@ -50,7 +65,8 @@ class MemberProcess:
         if self._process.poll() is None:
             os.kill(self._process.pid, signal.SIGKILL)
             self._process.wait(LEAVE_S)
-        self._gone()
+        if not self._errors.closed:
+            self._gone()
 
     def _gone(self) -> None:
         self._reader.join(LEAVE_S)
@@ -58,6 +74,7 @@ class MemberProcess:
         self._process.stdout.close()
         self._errors.close()
         self.owned = frozenset()
+        self.moments.append((time.monotonic(), self.owned))
 
 
 class GroupOfProcesses:
@@ -85,6 +102,9 @@ class GroupOfProcesses:
 
         eventually(shares, is_settled, SETTLE_S)
 
+    def double_owners(self) -> list[tuple[float, int]]:
+        return double_owners([each.moments for each in self.all])
+
     def read(self) -> list[str]:
         """All values that anybody has read."""
         return [value for each in self.all for _, _, value in each.read]
@@ -92,3 +112,15 @@ class GroupOfProcesses:
     def close(self) -> None:
         for member in self.all:
             member.kill()
+
+
+def double_owners(histories: Sequence[Sequence[tuple[float, frozenset[int]]]]) -> list[tuple[float, int]]:
+    """When a partition belonged to two members at once, and which it was; of each member, since when it had what."""
+    events = sorted((moment, number, owned) for number, each in enumerate(histories) for moment, owned in each)
+    owned_now: dict[int, frozenset[int]] = {}
+    found = []
+    for moment, number, owned in events:
+        others = {index for other, theirs in owned_now.items() if other != number for index in theirs}
+        found += [(moment, index) for index in sorted(owned & others)]
+        owned_now[number] = owned
+    return found

@@ -71,6 +71,8 @@ class Reading(NamedTuple):
     wait_ms: int = 500
     bytes_min: int = 1
     may_create_topics: bool = True
+    # None leaves it to the client, and clients differ.
+    isolation: str | None = None
 
 
 PRODUCING = Producing()

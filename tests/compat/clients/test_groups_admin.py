@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
-from kafka import KafkaConsumer
+from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import GroupSubscribedToTopicError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from tests.compat.clients.confluent import Confluent, ConfluentAdmin, result
@@ -76,6 +78,41 @@ def test_offsets_are_set_and_groups_deleted(
     with pytest.raises(Refused) as refusal:
         result(keeper.client.delete_consumer_groups([group])[group])
     assert refusal.value.code == KafkaError.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_are_reset_and_deleted(up_cluster: Cluster, topics: Topics, confluent: Confluent) -> None:
+    """But not those of a topic that a member reads."""
+    topic, other, group = topics.make(), topics.make(), topics.name()
+    confluent.produce(topic, [Record(b"%d" % number) for number in range(10)])
+    partition, beside = KafkaPythonPartition(topic, 0), KafkaPythonPartition(other, 0)
+    admin = KafkaAdminClient(bootstrap_servers=up_cluster.bootstrap.split(","))
+
+    def offsets() -> dict[str, int]:
+        return {place.topic: found.offset for place, found in admin.list_group_offsets([group])[group].items()}
+
+    try:
+        admin.alter_group_offsets(
+            group, {partition: OffsetAndMetadata(5, "", -1), beside: OffsetAndMetadata(1, "", -1)}
+        )
+        assert offsets() == {topic: 5, other: 1}
+        admin.reset_group_offsets(group, {partition: OffsetSpec.EARLIEST})
+        assert offsets() == {topic: 0, other: 1}
+        admin.reset_group_offsets(group, {partition: OffsetSpec.LATEST})
+        assert offsets() == {topic: 10, other: 1}
+        admin.reset_group_offsets(group, {partition: 4})
+        consumer = reader(up_cluster, group, topic)
+        assert first_offset(consumer) == 4
+        told = admin.delete_group_offsets(group, [partition, beside])
+        assert told == {partition: GroupSubscribedToTopicError, beside: NoError}
+        assert offsets() == {topic: 4}
+        consumer.close()
+        assert admin.delete_group_offsets(group, [partition]) == {partition: NoError}
+        assert offsets() == {}
+    finally:
+        admin.close()
+    consumer = reader(up_cluster, group, topic)
+    assert first_offset(consumer) == 0
+    consumer.close()
 
 
 def test_groups_are_listed_and_described(keeper: ConfluentAdmin, topics: Topics, up_cluster: Cluster) -> None:

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import ConsumerGroupState
 
 from tests.compat.clients.confluent import Confluent, ConfluentAdmin, result
-from tests.compat.clients.members import SETTLE_S, GroupOfProcesses
+from tests.compat.clients.member import COOPERATIVE
+from tests.compat.clients.members import SETTLE_S, GroupOfProcesses, double_owners
 from tests.compat.clients.model import Record, eventually
 from tests.compat.clients.topics import Topics
 from tests.compat.running import Cluster
@@ -34,9 +35,12 @@ def group(
     made.close()
 
 
-@pytest.fixture
-def librdkafka_group(up_cluster: Cluster, topic: str, tmp_path: Path) -> Iterator[GroupOfProcesses]:
-    made = GroupOfProcesses("confluent", up_cluster.bootstrap, f"group of {topic}", topic, tmp_path)
+@pytest.fixture(params=["confluent", "kafka-python"])
+def cooperative_group(
+    request: pytest.FixtureRequest, up_cluster: Cluster, topic: str, tmp_path: Path
+) -> Iterator[GroupOfProcesses]:
+    """aiokafka has no assignor for it."""
+    made = GroupOfProcesses(request.param, up_cluster.bootstrap, f"group of {topic}", topic, tmp_path)
     yield made
     made.close()
 
@@ -56,6 +60,12 @@ def produce(confluent: Confluent, topic: str, first: int, count: int) -> list[st
     return values
 
 
+def test_two_owners_are_found() -> None:
+    one, two, none = frozenset({1, 2}), frozenset({2, 3}), frozenset[int]()
+    assert double_owners([[(1.0, one), (3.0, none)], [(4.0, two)]]) == []
+    assert double_owners([[(1.0, one), (3.0, none)], [(2.0, two)]]) == [(2.0, 2)]
+
+
 def test_members_come_go_and_die(group: GroupOfProcesses, keeper: ConfluentAdmin) -> None:
     first, second = group.add(), group.add()
     group.wait_owned(PARTITIONS, [first, second])
@@ -68,6 +78,8 @@ def test_members_come_go_and_die(group: GroupOfProcesses, keeper: ConfluentAdmin
     others[0].kill()
     group.wait_owned(PARTITIONS, others[1:])
     assert owned_by_coordinator(keeper, group.group) == list(range(PARTITIONS))
+    # Whoever was killed has nothing any more, and all others give up what they have before anybody gets it.
+    assert group.double_owners() == []
 
 
 def test_others_go_on_where_one_has_stopped(
@@ -105,9 +117,9 @@ def test_static_member_comes_back_without_a_rebalance(group: GroupOfProcesses) -
     assert len(here.assignments) == before
 
 
-def test_cooperative_members_keep_what_they_have(librdkafka_group: GroupOfProcesses) -> None:
-    group = librdkafka_group
-    options = ("--assignor", "cooperative-sticky")
+def test_cooperative_members_keep_what_they_have(cooperative_group: GroupOfProcesses) -> None:
+    group = cooperative_group
+    options = ("--assignor", COOPERATIVE)
     first = group.add(*options)
     group.wait_owned(PARTITIONS, [first])
     second, third = group.add(*options), group.add(*options)
@@ -117,3 +129,4 @@ def test_cooperative_members_keep_what_they_have(librdkafka_group: GroupOfProces
     third.leave()
     group.wait_owned(PARTITIONS, [first, second])
     assert first.owned >= kept
+    assert group.double_owners() == []

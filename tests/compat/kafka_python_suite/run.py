@@ -25,13 +25,9 @@ from tests.compat.kafka_python_suite.sources import INTEGRATION, KAFKA_VERSION, 
 FILES = ("producer", "admin", "consumer")
 TEST_S = 20
 
-TRANSACTIONS = "transactions are not served yet"
-
 # Why a test cannot pass.
 EXPECTED = {
     "test_create_describe_delete_acls": "there is no authorizer, and Kafka without one fails here too",
-    "test_transactional_producer_messages": TRANSACTIONS,
-    "test_transactional_producer_offsets": TRANSACTIONS,
 }
 
 

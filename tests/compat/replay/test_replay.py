@@ -1,22 +1,19 @@
-"""What a real Kafka was asked, our brokers are asked, and have to answer the same."""
+"""What a real Kafka was asked, our brokers are asked, and have to answer the same.
+
+Informative cases show defects of Kafka. Our brokers need not have them; what they are asked then is a clear answer.
+"""
 
 import os
-from collections import Counter
 
 import pytest
 
-from tests.compat.replay.needs import is_answerable_oddity, missing
+from tests.compat.replay.needs import is_answerable_oddity
 from tests.compat.replay.playing import Outcome
 from tests.compat.replay.recording import Case, all_cases
 
 
 def parameters() -> list[object]:
-    """Every case; those that cannot be asked yet say what they need."""
-    rows = [(case, missing(case)) for case in all_cases()]
-    return [
-        pytest.param(case, id=case.name, marks=[pytest.mark.skip(reason=f"needs {need}")] if need else [])
-        for case, need in rows
-    ]
+    return [pytest.param(case, id=case.name) for case in all_cases() if not case.is_informative]
 
 
 def oddities() -> list[object]:
@@ -38,13 +35,3 @@ def test_answers_are_the_recorded_ones(asked: Case, outcomes: dict[str, Outcome]
 def test_where_kafka_fails_the_answer_is_clear(asked: Case, outcomes: dict[str, Outcome]) -> None:
     trouble = outcomes[asked.name].trouble
     assert not trouble, f"\n{trouble}"
-
-
-@pytest.mark.needs("java")
-@pytest.mark.timeout(300)
-def test_tell_what_was_not_asked(capsys: pytest.CaptureFixture[str], outcomes: dict[str, Outcome]) -> None:
-    needs = Counter(need for case in all_cases() if (need := missing(case)) is not None)
-    steps = sum(outcome.steps_left_out for outcome in outcomes.values())
-    with capsys.disabled():
-        print(f"\nrecorded cases: {len(all_cases())}, of them not asked by what they need: {dict(needs)}")
-        print(f"steps left out of the others, for want of a follower: {steps}")
