@@ -7,11 +7,15 @@ SECONDS ?= 300
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Workers have to be of the Python that has our packages.
+SUBMIT := PYSPARK_PYTHON=$(BIN)/python $(BIN)/spark-submit
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint types imports pytest java up format lock fuzz fuzz-socket clean
-.PHONY: bench-codec bench-log bench-broker bench-cluster bench-start bench-idle chaos compat-suite
+.PHONY: bench-broker bench-client bench-cluster bench-codec bench-failover bench-groups bench-idle
+.PHONY: bench-log bench-spark bench-start chaos compat-suite
+.PHONY: job-word-count job-metric-monitoring job-log-aggregation job-stream-enrichment
 # The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
 .NOTPARALLEL:
 
@@ -84,17 +88,53 @@ bench-broker: setup ## send records through a broker (ARGS='--against HOST:PORT 
 bench-cluster: setup ## the same through three brokers that replicate, acks=all
 	$(BIN)/python -m bench.broker --replication-factor 3 $(ARGS)
 
+bench-client: setup ## race our client against aiokafka, kafka-python and confluent-kafka on one broker
+	$(BIN)/python -m bench.client $(ARGS)
+
 bench-start: setup ## time `minikafka up` from nothing to the first message, with one and three brokers
 	$(BIN)/python -m bench.start $(ARGS)
 
 bench-idle: setup ## hold 10,000 idle connections while others work
 	$(BIN)/python -m bench.idle $(ARGS)
 
+bench-failover: setup java ## kill the controller of 2,000 partitions and time until all have leaders
+	$(BIN)/python -m bench.failover $(ARGS)
+
+bench-groups: setup ## time groups, offsets and transactions (ARGS='--against HOST:PORT --beside HOST:PORT' compares two)
+	$(BIN)/python -m bench.groups $(ARGS)
+
+bench-spark: setup java ## read topics with Spark (ARGS='--scale 0.1 --rounds 2' for a short try)
+	$(BIN)/python -m bench.spark $(ARGS)
+
+job-word-count: setup java ## run a job of spark_jobs/jobs (ARGS='--checkpoint DIR --generate 1000')
+	$(SUBMIT) spark_jobs/jobs/word_count.py $(ARGS)
+
+job-metric-monitoring: setup java
+	$(SUBMIT) spark_jobs/jobs/metric_monitoring.py $(ARGS)
+
+job-log-aggregation: setup java
+	$(SUBMIT) spark_jobs/jobs/log_aggregation.py $(ARGS)
+
+job-stream-enrichment: setup java
+	$(SUBMIT) spark_jobs/jobs/stream_enrichment.py $(ARGS)
+
 compat-suite: setup java ## put kafka-python's own integration tests to a broker
 	$(BIN)/python -m tests.compat.kafka_python_suite.run $(ARGS)
 
 chaos: setup java ## break clusters under load (SECONDS=300 a row, ARGS='--only "kill -9 leader"' for one of them)
 	$(BIN)/python -m tests.chaos.run --seconds $(SECONDS) --results tests/chaos/RESULTS.md $(ARGS)
+	$(BIN)/python -m tests.chaos.coordinators.run --seconds $(SECONDS) \
+	    --results tests/chaos/coordinators/RESULTS.md $(ARGS)
+
+# Any engine may stand in for Docker: COMPOSE is called as `docker compose`, BUILD as `docker build`, and EXEC stands in
+# front of commands of the host that reach published ports.
+COMPOSE ?= docker compose
+BUILD ?= docker build
+EXEC ?=
+.PHONY: compose-test
+compose-test: setup ## build, start, use, break and take down the stack of deploy/ (ARGS='--no-spark --monitoring')
+	$(BIN)/python -m tests.deploy.run --compose '$(COMPOSE)' --build '$(BUILD)' --exec '$(EXEC)' \
+	    --results deploy/RESULTS.md $(ARGS)
 
 fuzz: setup ## fuzz the decoders (RUNS=1000000 inputs each)
 	@$(PIP) install --quiet --no-build-isolation --editable '.[fuzz]'

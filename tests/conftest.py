@@ -1,17 +1,24 @@
 """Tests that need something the machine may lack say so, are skipped without it, and are counted at the end.
 
 @pytest.mark.needs("docker", "root")
+
+And the cluster that clients and tools are tried on. MINIKAFKA_TEST_CLUSTER names the cluster.json of a running one,
+which is then used instead and left running. With that of an Apache Kafka the tests themselves are put to the test.
 """
 
 import os
 import shutil
 import subprocess
+import sysconfig
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.compat.running import Cluster, Up, read_cluster
 
 # The same examples in every run, and no verdict by the clock: a busy machine must not turn a test red. Other examples
 # are for `HYPOTHESIS_PROFILE=explore make pytest`.
@@ -21,9 +28,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 SKIPPED = pytest.StashKey[Counter[str]]()
 
+# Transactions whose time is over are looked for every ten seconds by default.
+CLUSTER_SETTINGS = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
+
+
+def find_program(name: str) -> str | None:
+    """Where a program is: in the environment of this Python, or else on the PATH."""
+    return shutil.which(name, path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]))
+
 
 def _program(name: str) -> Callable[[], str | None]:
-    return lambda: None if shutil.which(name) else f"{name} is not on the PATH"
+    return lambda: None if find_program(name) else f"{name} is not on the PATH"
 
 
 def _docker() -> str | None:
@@ -34,6 +49,14 @@ def _docker() -> str | None:
     return None if asked.returncode == 0 else "no Docker engine answers"
 
 
+def _docker_compose() -> str | None:
+    # Reading a file needs no engine.
+    if shutil.which("docker") is None:
+        return "docker is not on the PATH"
+    asked = subprocess.run(["docker", "compose", "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return None if asked.returncode == 0 else "docker has no command compose"
+
+
 def _root() -> str | None:
     return None if os.geteuid() == 0 else "not running as root"
 
@@ -41,11 +64,16 @@ def _root() -> str | None:
 # What a test may need -> why it cannot have it, or None if it can.
 NEEDS: dict[str, Callable[[], str | None]] = {
     "docker": _docker,
+    "docker compose": _docker_compose,
     "git": _program("git"),
+    "hadolint": _program("hadolint"),
     "java": _program("java"),
     "kcat": _program("kcat"),
+    "kubernetes-validate": _program("kubernetes-validate"),
     "make": _program("make"),
     "maven": _program("mvn"),
+    "prometheus": _program("prometheus"),
+    "promtool": _program("promtool"),
     "root": _root,
 }
 
@@ -77,3 +105,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("not run on this machine")
         for reason, count in sorted(skipped.items()):
             terminalreporter.line(f"{count:5} {'test' if count == 1 else 'tests'} {reason}")
+
+
+@pytest.fixture(scope="session")
+def up_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers. They have to end well and without a complaint, whatever was done to them."""
+    given = os.environ.get("MINIKAFKA_TEST_CLUSTER")
+    if given is not None:
+        yield read_cluster(Path(given))
+        return
+    process = Up(tmp_path_factory.mktemp("up"), 3, *CLUSTER_SETTINGS)
+    try:
+        yield process.wait_until_ready()
+    finally:
+        code = process.stop()
+    assert code == 0, process.output
+    assert not process.complaints(), process.output

@@ -5,8 +5,11 @@ A block is run if `<!-- run -->` stands on the line above it:
     <!-- run -->
     ```console
     $ a command, run by the shell at the root of the checkout
-    its output, to the letter; `...` stands for any lines
+    its output, to the letter; `...` stands for any lines, or for a part of one
     ```
+
+With `<!-- run with a cluster -->` the environment names a cluster of three brokers, in which commands find what those
+above them have left.
 """
 
 import os
@@ -20,7 +23,7 @@ import pytest
 from tests.tree import ROOT, texts
 
 DOCUMENTS = {name: text for name, text in texts().items() if name.endswith(".md")}
-BLOCK = re.compile(r"^<!-- run -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^<!-- run( with a cluster)? -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Step(NamedTuple):
@@ -29,6 +32,7 @@ class Step(NamedTuple):
     document: str
     command: str
     output: str
+    has_cluster: bool
 
     def __str__(self) -> str:
         return f"{self.document}: {self.command}"
@@ -38,21 +42,26 @@ def steps() -> list[Step]:
     """Every command to run, in the order of the documents."""
     found = []
     for document, text in DOCUMENTS.items():
-        for block in BLOCK.findall(text):
+        for cluster, block in BLOCK.findall(text):
             for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 command, _, output = part.partition("\n")
-                found.append(Step(document, command, output))
+                found.append(Step(document, command, output, bool(cluster)))
     return found
 
 
 def matches(expected: str, output: str) -> bool:
-    pattern = re.escape(expected).replace(re.escape("...\n"), "(?:.*\n)*")
+    # Three dots alone on a line are any lines, elsewhere a part of one.
+    lines = expected.splitlines(keepends=True)
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "...\n" else ".*".join(map(re.escape, line.split("..."))) for line in lines
+    )
     return re.fullmatch(pattern, output) is not None
 
 
 @pytest.mark.needs("make")
 @pytest.mark.parametrize("step", steps(), ids=str)
-def test_command(step: Step) -> None:
+def test_command(step: Step, request: pytest.FixtureRequest) -> None:
+    more = {"MINIKAFKA_BOOTSTRAP": request.getfixturevalue("up_cluster").bootstrap} if step.has_cluster else {}
     # As in a shell in which the virtual environment of this test run is active.
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     result = subprocess.run(
@@ -61,7 +70,7 @@ def test_command(step: Step) -> None:
         cwd=ROOT,
         # Set where make itself runs the tests, and then a make below it would report every folder it enters.
         env={name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
-        | {"PATH": path},
+        | {"PATH": path, **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -10,7 +10,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from importlib.metadata import requires
+from importlib.metadata import distribution, requires
 from pathlib import Path
 
 import pytest
@@ -112,9 +112,21 @@ def test_installed_wheel_runs(direct: Path, by_sdist: Path, origin: str, tmp_pat
     assert run(scripts / "python", "-c", "import minikafka; print(minikafka.__file__)").startswith(str(tmp_path))
 
 
-def light_packages() -> list[str]:
-    """The distributions of the light install, by pyproject.toml."""
-    return [Requirement(line).name for line in pyproject()["project"]["dependencies"]]
+def light_packages() -> set[str]:
+    """The distributions of the light install: by pyproject.toml, and what those need themselves."""
+    found: set[str] = set()
+    wanted = [*pyproject()["project"]["dependencies"]]
+    while wanted:
+        requirement = Requirement(wanted.pop())
+        if requirement.name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+            found.add(requirement.name)
+            wanted += requires(requirement.name) or []
+    return found
+
+
+def top_levels(name: str) -> set[str]:
+    """What a distribution has in site-packages."""
+    return {file.parts[0] for file in distribution(name).files or () if file.parts[0] not in ("..", "__pycache__")}
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +135,8 @@ def light(direct: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("light")
     seen = folder / "seen"
     seen.mkdir()
-    for name in light_packages():
-        # A dependency of a dependency would need to be linked as well.
-        assert [line for line in requires(name) or [] if "extra ==" not in line and "win" not in line.lower()] == []
-        for found in SITE_PACKAGES.glob(f"{name}*"):
-            (seen / found.name).symlink_to(found)
+    for top_level in {each for name in light_packages() for each in top_levels(name)}:
+        (seen / top_level).symlink_to(SITE_PACKAGES / top_level)
     scripts = make_environment(folder / "environment", seen)
     install(direct, scripts)
     return scripts

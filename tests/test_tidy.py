@@ -32,6 +32,8 @@ HOSTS = {
     *("localhost", "127.0.0.1", "[::1]", "example.com"),
     *("kafka.apache.org", "spark.apache.org", "www.apache.org", "zookeeper.apache.org"),
     *("keepachangelog.com", "semver.org"),
+    # In the network of deploy/docker-compose.yml.
+    "prometheus",
 }
 
 
