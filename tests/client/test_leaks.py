@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,8 @@ async def use(bootstrap: str, topic: str, count: int) -> None:
 
 @pytest.mark.timeout(180)
 async def test_a_thousand_clients_leave_nothing(bootstrap: str, topic: str) -> None:
+    # The pool is the loop's and grows by demand up to its size; of size one it is at that from the first consumer on.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
     await produce(bootstrap, topic)
     await use(bootstrap, topic, WARM_UP)
     before = sockets(), len(asyncio.all_tasks()), threading.active_count()
