@@ -30,11 +30,13 @@ from typing import Any, NamedTuple
 from bench.cluster import running
 from bench.spark_ready import ReadySource
 from minikafka.client.producer import Producer
+from minikafka.storage.formats.checkpoints import parse_offsets
 from tests.spark.running import Topics
 
 ROWS = {100: 4_000_000, 1024: 1_000_000}
 STREAM_BATCHES = 6
 EMPTY_BATCHES = 30
+CHECKPOINT_SECONDS_MAX = 30
 
 
 class Cell(NamedTuple):
@@ -72,6 +74,18 @@ def fill(bootstrap: str, cell: Cell) -> None:
                     await producer.send_batch(cell.topic, values(start, count), None, partition)
 
     asyncio.run(send())
+
+
+def wait_checkpointed(log_dir: Path, cell: Cell) -> None:
+    """Until the files can be read to their end: as far as the broker has written down that they are committed."""
+    deadline = time.monotonic() + CHECKPOINT_SECONDS_MAX
+    while True:
+        offsets = parse_offsets((log_dir / "replication-offset-checkpoint").read_bytes())
+        if sum(offset for (topic, _), offset in offsets.items() if topic == cell.topic) == cell.rows:
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{cell.topic} has not been checkpointed: {offsets}")
+        time.sleep(0.05)
 
 
 class Bench:
@@ -206,8 +220,7 @@ def main() -> None:
             bench = Bench(session, cluster.servers, log_dir, folder, bool(args.connector_jars))
             for cell in cells:
                 fill(cluster.servers, cell)
-                # Until the end of the last records is in the checkpoint, which is written twice a second.
-                time.sleep(2)
+                wait_checkpointed(log_dir, cell)
                 measure(bench, cell, args.rounds)
             print(f"\na micro-batch of one row: {bench.overhead_ms():.0f} ms")
             session.stop()
