@@ -8,6 +8,7 @@ which is then used instead and left running. With that of an Apache Kafka the te
 
 import os
 import shutil
+import signal
 import subprocess
 import sysconfig
 from collections import Counter
@@ -88,6 +89,9 @@ def lacking(name: str) -> str | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SKIPPED] = Counter()
+    # A script's background job is started with SIGINT ignored, and so would be every program that tests interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
