@@ -1,4 +1,4 @@
-"""Which columns are written, and rows as lists of what a producer takes.
+"""Which columns are written, and rows by the topics they go to.
 
     value      binary or string, needed; null is a tombstone
     key        binary or string
@@ -12,9 +12,12 @@ Other columns are not written, as with Spark's own sink.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -58,49 +61,78 @@ def _is_headers(found: DataType) -> bool:
     return fields == [("key", StringType), ("value", BinaryType)]
 
 
-class Part(NamedTuple):
-    """Neighbouring rows that go to one topic, as columns; None for a column that is not there."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that go to one topic, as Arrow columns; None for a column that is not there, or has nothing in it."""
 
     topic: str
-    values: list[bytes | None]
-    keys: list[bytes | None] | None
-    partitions: list[int | None] | None
-    headers: Sequence[RecordHeaders | None] | None
+    values: Any
+    keys: Any = None
+    partitions: Any = None
+    headers: Any = None
+
+    def __len__(self) -> int:
+        return len(self.values)
 
     @property
     def is_plain(self) -> bool:
         """Whether any partition will do for any row."""
         return self.keys is None and self.partitions is None and self.headers is None
 
+    def take(self, rows: NDArray[np.int64]) -> Part:
+        """Some of the rows, in the given order."""
+        wanted = pa.array(rows)
+        columns = self.values, self.keys, self.partitions, self.headers
+        return Part(self.topic, *(None if column is None else column.take(wanted) for column in columns))
+
+    def value_list(self) -> list[bytes | None]:
+        found: list[bytes | None] = self.values.to_pylist()
+        return found
+
+    def key_list(self) -> list[bytes | None] | None:
+        return None if self.keys is None else self.keys.to_pylist()
+
+    def partition_list(self) -> list[int | None] | None:
+        return None if self.partitions is None else self.partitions.to_pylist()
+
+    def header_list(self) -> list[RecordHeaders | None] | None:
+        return None if self.headers is None else [*map(_headers, self.headers.to_pylist())]
+
 
 def read_parts(batch: Any, topic: str | None) -> Iterator[Part]:
-    """The rows of an Arrow batch."""
+    """The rows of an Arrow batch by topic, those of each in their order."""
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
-    values, keys = _bytes(columns["value"]), _bytes(columns.get("key"))
-    partitions = columns["partition"].to_pylist() if "partition" in columns else None
-    headers = [*map(_headers, columns["headers"].to_pylist())] if "headers" in columns else None
-    assert values is not None
+    keys, partitions, headers = (columns.get(name) for name in ("key", "partition", "headers"))
+    # Most rows have no headers even where there is a column of them, and sending them one by one is slow.
+    has_headers = headers is not None and len(headers.flatten()) > 0
+    whole = Part(
+        topic or "",
+        values=columns["value"].cast(pa.binary()),
+        keys=_filled(keys, pa.binary()),
+        partitions=_filled(partitions, pa.int32()),
+        headers=headers if has_headers else None,
+    )
     if topic is not None:
-        yield Part(topic, values, keys, partitions, headers)
+        yield whole
         return
-    topics = columns["topic"].to_pylist()
-    start = 0
-    while start < len(topics):
-        name, stop = topics[start], start + 1
-        if name is None:
-            raise BadColumns("a row has null in column `topic`, and there is no option topic")
-        while stop < len(topics) and topics[stop] == name:
-            stop += 1
-        cut = slice(start, stop)
-        yield Part(name, values[cut], keys and keys[cut], partitions and partitions[cut], headers and headers[cut])
-        start = stop
+    topics = columns["topic"]
+    if topics.null_count:
+        raise BadColumns("a row has null in column `topic`, and there is no option topic")
+    coded = topics.dictionary_encode()
+    names: list[str] = coded.dictionary.to_pylist()
+    for code, rows in group_rows(coded.indices.to_numpy()):
+        yield replace(whole.take(rows) if len(names) > 1 else whole, topic=names[code])
 
 
-def _bytes(column: Any) -> list[bytes | None] | None:
-    if column is None:
-        return None
-    found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
-    return found
+def _filled(column: Any, kind: Any) -> Any:
+    return None if column is None or column.null_count == len(column) else column.cast(kind)
+
+
+def group_rows(codes: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The rows that have the same code, for each code, in their order."""
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        yield int(codes[rows[0]]), rows
 
 
 def _headers(found: Sequence[Any] | None) -> RecordHeaders | None:
