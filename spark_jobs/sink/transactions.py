@@ -6,8 +6,9 @@ end again: an end that was asked for twice is done once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, NamedTuple
 
 from minikafka.client.cluster import Cluster, CoordinatorKind
 from minikafka.client.producer.coordinator import ask_coordinator
@@ -25,6 +26,9 @@ from minikafka.spark_jobs.options import ReaderConfig
 
 _OPEN: Final = "Ongoing"
 
+# Each is a round trip to its coordinator, and there are as many as a batch has tasks.
+_AT_A_TIME: Final = 16
+
 
 class Transaction(NamedTuple):
     """A transaction that is open, or was."""
@@ -40,16 +44,32 @@ class Transaction(NamedTuple):
 def check_open(link: Link[ReaderConfig], transactions: Iterable[Transaction]) -> None:
     """Raise TransactionLost unless all of them could be committed now: the last look before it is decided to."""
 
-    async def ask(cluster: Cluster) -> None:
-        for transaction in transactions:
-            found = await cluster.retry(lambda each=transaction: _describe(cluster, each))  # type: ignore[misc]
-            if (found.transaction_state, found.producer_id, found.producer_epoch) != (_OPEN, *transaction[1:]):
-                raise TransactionLost(
-                    f"transaction {transaction} was ended before it could be committed: either it was open for longer "
-                    "than kafka.transaction.timeout.ms, or its task was started twice (is spark.speculation on?)"
-                )
+    async def ask(cluster: Cluster, transaction: Transaction) -> None:
+        found = await cluster.retry(lambda: _describe(cluster, transaction))
+        if (found.transaction_state, found.producer_id, found.producer_epoch) != (_OPEN, *transaction[1:]):
+            raise TransactionLost(
+                f"transaction {transaction} was ended before it could be committed: either it was open for longer "
+                "than kafka.transaction.timeout.ms, or its task was started twice (is spark.speculation on?)"
+            )
 
-    link.run(ask)
+    link.run(lambda cluster: _for_all(cluster, transactions, ask))
+
+
+async def _for_all(
+    cluster: Cluster,
+    transactions: Iterable[Transaction],
+    ask: Callable[[Cluster, Transaction], Coroutine[Any, Any, None]],
+) -> None:
+    """Ask for all, some at a time. What one fails with is raised when all others have been asked for too."""
+    limit = asyncio.Semaphore(_AT_A_TIME)
+
+    async def one(transaction: Transaction) -> None:
+        async with limit:
+            await ask(cluster, transaction)
+
+    for outcome in await asyncio.gather(*map(one, transactions), return_exceptions=True):
+        if outcome is not None:
+            raise outcome
 
 
 async def _describe(cluster: Cluster, transaction: Transaction) -> DescribedTransaction:
@@ -63,20 +83,19 @@ async def _describe(cluster: Cluster, transaction: Transaction) -> DescribedTran
 
 
 def end(link: Link[ReaderConfig], transactions: Iterable[Transaction], *, committed: bool) -> None:
-    """End them one after the other. TransactionLost if somebody else has ended one differently."""
+    """End as many as can be. TransactionLost if somebody else has ended one differently."""
 
-    async def ask(cluster: Cluster) -> None:
-        for transaction in transactions:
-            try:
-                await cluster.retry(lambda each=transaction: _end(cluster, each, committed))  # type: ignore[misc]
-            except KafkaError as error:
-                if error.retriable:
-                    raise
-                raise TransactionLost(
-                    f"transaction {transaction} could not be {'committed' if committed else 'aborted'}: {error}"
-                ) from error
+    async def ask(cluster: Cluster, transaction: Transaction) -> None:
+        try:
+            await cluster.retry(lambda: _end(cluster, transaction, committed))
+        except KafkaError as error:
+            if error.retriable:
+                raise
+            raise TransactionLost(
+                f"transaction {transaction} could not be {'committed' if committed else 'aborted'}: {error}"
+            ) from error
 
-    link.run(ask)
+    link.run(lambda cluster: _for_all(cluster, transactions, ask))
 
 
 async def _end(cluster: Cluster, transaction: Transaction, committed: bool) -> None:

@@ -8,6 +8,10 @@ part of the query is written, so a task that is run again fences and aborts what
 whether all transactions can be committed, for a stream writes its decision down (`decisions`), and ends them. Between
 the first and the last, readers see a part of the batch.
 
+From the moment that a decision may have been written, only a commit may end the transactions of a stream's batch. If
+the commit fails, they stay open for the next run of the batch, which finishes them if there is a decision, and fences
+them if there is none.
+
 For each micro-batch Spark makes the writer anew, in tasks as on the driver, so it remembers nothing.
 """
 
@@ -16,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -23,7 +28,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from minikafka.client.config import ClientConfig
-from minikafka.spark_jobs.errors import MinikafkaSparkError, TransactionLost
+from minikafka.spark_jobs.errors import BadCheckpoint, MinikafkaSparkError, TransactionLost
 from minikafka.spark_jobs.link import Link, link_to
 from minikafka.spark_jobs.options.kafka import ReaderConfig, WriterConfig
 from minikafka.spark_jobs.options.sink import Delivery, SinkOptions
@@ -64,11 +69,14 @@ def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> Written
 
 
 def write_in_transaction(options: SinkOptions, name: str, batches: Iterator[Any]) -> Written:
-    """Write rows in a transaction that stays open; none is begun for no rows."""
+    """Write rows in a transaction that stays open, unless they cannot all be written; none is begun for no rows."""
     sender = Sender(replace(options.config, transactional_id=name))
     try:
         rows = sender.send(batches, options.topic)
         identity = sender.identity
+    except BaseException:
+        sender.try_abort()
+        raise
     finally:
         sender.close()
     return Written(rows, transaction=Transaction(name, identity.producer_id, identity.epoch) if rows else None)
@@ -80,12 +88,10 @@ def transactions_of(messages: Sequence[WriterCommitMessage | None]) -> list[Tran
 
 def abort_all(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Abort what can be aborted; what cannot was fenced, or will time out."""
-    link = link_for(options.config)
-    for transaction in transactions_of(messages):
-        try:
-            end(link, [transaction], committed=False)
-        except TransactionLost:
-            continue
+    transactions = transactions_of(messages)
+    if transactions:
+        with suppress(TransactionLost):
+            end(link_for(options.config), transactions, committed=False)
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -124,8 +130,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         query_id, batch = (context.getLocalProperty(name) for name in (_QUERY_PROPERTY, _BATCH_PROPERTY))
         if query_id is None or batch is None:
             raise MinikafkaSparkError("this Spark does not tell tasks which batch they write, as exactly_once needs")
-        decided = self._decisions().last(query_id)
-        if decided is not None and decided.batch_id >= int(batch):
+        if self._is_decided(query_id, int(batch)):
             return Written(sum(each.num_rows for each in iterator), query_id, is_decided=True)
         name = f"spark-{query_id}-{context.partitionId()}"
         return replace(write_in_transaction(self._options, name, iterator), query_id=query_id)
@@ -137,7 +142,12 @@ class StreamSink(DataSourceStreamArrowWriter):
             return
         transactions = tuple(transactions_of(messages))
         if transactions:
-            self._check(transactions)
+            try:
+                self._check(transactions)
+            except TransactionLost:
+                # Nothing is decided yet, and will not be.
+                abort_all(self._options, messages)
+                raise
             self._decide(written[0].query_id, Decision(batchId, transactions))
             self._end(transactions)
 
@@ -145,10 +155,21 @@ class StreamSink(DataSourceStreamArrowWriter):
         """The batch was decided in an earlier run: only its transactions may be left to be ended."""
         if any(each.transaction is not None for each in written):
             raise MinikafkaSparkError(f"batch {batch_id} was decided while it was written: is the query running twice?")
-        decided = self._decisions().last(written[0].query_id)
-        assert decided is not None
-        if decided.batch_id == batch_id:
+        if self._is_decided(written[0].query_id, batch_id):
+            decided = self._decisions().last(written[0].query_id)
+            assert decided is not None
             self._end(decided.transactions)
+
+    def _is_decided(self, query_id: str, batch_id: int) -> bool:
+        """Whether the batch was decided in an earlier run; BadCheckpoint if a later one was."""
+        decided = self._decisions().last(query_id)
+        if decided is not None and decided.batch_id > batch_id:
+            raise BadCheckpoint(
+                f"batch {batch_id} is to be written, but {self._options.decision_topic} says that batch "
+                f"{decided.batch_id} of this query was written already: the checkpoint is an older copy. To write its "
+                "rows once more, give the query another decisionTopic; to leave them out, use the newer checkpoint."
+            )
+        return decided is not None and decided.batch_id == batch_id
 
     def _check(self, transactions: Sequence[Transaction]) -> None:
         check_open(link_for(self._options.config), transactions)
@@ -163,7 +184,10 @@ class StreamSink(DataSourceStreamArrowWriter):
         return decisions_for(link_for(self._options.config), self._options.decision_topic)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        abort_all(self._options, messages)
+        """Called when a task has failed, or `commit` itself: then no message is missing."""
+        written = [each for each in messages if isinstance(each, Written) and each.transaction is not None]
+        if written and None in messages and not self._is_decided(written[0].query_id, batchId):
+            abort_all(self._options, messages)
 
 
 def _context() -> TaskContext:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from pyspark.sql.types import StructType
 
+from minikafka.spark_jobs.options.names import Use
+from minikafka.spark_jobs.options.sink import parse_sink_options
+from minikafka.spark_jobs.sink.transactions import Transaction
+from minikafka.spark_jobs.sink.writers import StreamSink
+from minikafka.spark_jobs.source import MinikafkaDataSource
 from tests.spark.marks import SPARK
 from tests.spark.running import Topics, finish, values_of
 
@@ -125,3 +134,38 @@ def test_stream(spark: SparkSession, topics: Topics, topic: str, checkpoint: str
     finish(writer)
     assert time.monotonic() - before < 60
     assert len(values_of(read(spark, topics, sink))) == len(found)
+
+
+def test_a_commit_that_fails(spark: SparkSession, topics: Topics, topic: str, checkpoint: str, tmp_path: Path) -> None:
+    """Spark calls `abort` after a commit that has failed, and runs the batch again when the query is started anew."""
+    source, sink = topics.create(f"{topic}-in", 2), topics.create(f"{topic}-out")
+    topics.send_many(source, 2, 50)
+    failed = tmp_path / "failed"
+
+    class FailsOnce(StreamSink):
+        def _end(self, transactions: Sequence[Transaction]) -> None:
+            if not failed.exists():
+                failed.touch()
+                raise TimeoutError("the coordinator is away")
+            super()._end(transactions)
+
+    class Source(MinikafkaDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "failing"
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+            return FailsOnce(parse_sink_options(dict(self.options), Use.STREAM_WRITE))
+
+    spark.dataSource.register(Source)
+    stream = spark.readStream.format("minikafka").option("kafka.bootstrap.servers", topics.bootstrap)
+    stream = stream.option("subscribe", source).option("startingOffsets", "earliest")
+    writer = stream.load().select("value").writeStream.format("failing").option("topic", sink)
+    writer = writer.option("kafka.bootstrap.servers", topics.bootstrap).option("delivery", "exactly_once")
+    writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    with pytest.raises(PySparkException, match="the coordinator is away"):
+        finish(writer)
+    assert values_of(read(spark, topics, sink, **COMMITTED)) == []
+    finish(writer)
+    found = values_of(read(spark, topics, sink, **COMMITTED))
+    assert sorted(found) == sorted(b"%d:%d" % (p, n) for p in (0, 1) for n in range(50))

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import WriterCommitMessage
 
 from minikafka.spark_jobs.errors import BadCheckpoint, TransactionLost
 from minikafka.spark_jobs.link import Link, close_links
 from minikafka.spark_jobs.options import ReaderConfig, Use
 from minikafka.spark_jobs.options.sink import SinkOptions, parse_sink_options
+from minikafka.spark_jobs.sink import writers
 from minikafka.spark_jobs.sink.decisions import Decision, Decisions, write_decision
 from minikafka.spark_jobs.sink.transactions import Transaction, check_open, end
-from minikafka.spark_jobs.sink.writers import link_for, write_in_transaction
+from minikafka.spark_jobs.sink.writers import (
+    StreamSink,
+    Written,
+    link_for,
+    transactions_of,
+    write_in_transaction,
+)
 from tests.spark.running import Topics
 from tests.spark.test_direct import read_broker
 
@@ -73,6 +82,128 @@ def test_the_next_attempt_fences_the_one_before(topics: Topics, topic: str, sink
         end(link, [first], committed=True)
     end(link, [second], committed=True)
     assert seen(topics, topic) == [b"second"]
+
+
+def test_rows_that_cannot_all_be_written_hold_nobody_up(topics: Topics, topic: str, sink: SinkOptions) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows(b"first")
+        raise LookupError("no more rows")
+
+    with pytest.raises(LookupError):
+        write_in_transaction(sink, f"{topic}-1", batches())
+    topics.send(topic, [b"behind"])
+    assert seen(topics, topic) == [b"behind"]
+    # Without a row there is nothing to abort.
+    with pytest.raises(ZeroDivisionError):
+        write_in_transaction(sink, f"{topic}-1", (1 // 0 for _ in "x"))
+
+
+class Task:
+    """What Spark tells a task."""
+
+    def __init__(self, query_id: str) -> None:
+        self._query_id = query_id
+        self.batch_id = 0
+        self.partition = 0
+
+    def getLocalProperty(self, name: str) -> str:
+        return self._query_id if name == "sql.streaming.queryId" else str(self.batch_id)
+
+    def partitionId(self) -> int:
+        return self.partition
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch, topic: str) -> Task:
+    made = Task(topic)
+    monkeypatch.setattr(writers, "_context", lambda: made)
+    return made
+
+
+def write_batch(sink: SinkOptions, task: Task, batch_id: int, *values: bytes) -> list[WriterCommitMessage | None]:
+    """A batch with a task for each value."""
+    task.batch_id = batch_id
+    messages: list[WriterCommitMessage | None] = []
+    for task.partition, value in enumerate(values):
+        messages.append(StreamSink(sink).write(iter([rows(value)])))
+    return messages
+
+
+class LostAnswer(StreamSink):
+    """A decision is written, but the driver is not told so."""
+
+    def _decide(self, query_id: str, decision: Decision) -> None:
+        super()._decide(query_id, decision)
+        raise TimeoutError
+
+
+class HalfEnded(StreamSink):
+    """The broker goes away after the first end."""
+
+    def _end(self, transactions: Sequence[Transaction]) -> None:
+        super()._end(transactions[:1])
+        raise TimeoutError
+
+
+class NotDecided(StreamSink):
+    """The broker goes away before the decision."""
+
+    def _decide(self, query_id: str, decision: Decision) -> None:
+        raise TimeoutError
+
+
+@pytest.mark.parametrize("failing", [LostAnswer, HalfEnded, NotDecided])
+def test_a_commit_that_fails_is_done_by_the_next_run(
+    topics: Topics, topic: str, sink: SinkOptions, task: Task, failing: type[StreamSink]
+) -> None:
+    messages = write_batch(sink, task, 5, b"a", b"b")
+    with pytest.raises(TimeoutError):
+        failing(sink).commit(messages, 5)
+    # As Spark does.
+    StreamSink(sink).abort(messages, 5)
+    for _ in range(2):
+        StreamSink(sink).commit(write_batch(sink, task, 5, b"a", b"b"), 5)
+        assert sorted(seen(topics, topic)) == [b"a", b"b"]
+
+
+def test_a_task_that_fails_takes_the_others_with_it(topics: Topics, topic: str, sink: SinkOptions, task: Task) -> None:
+    StreamSink(sink).commit(write_batch(sink, task, 0, b"a"), 0)
+    messages = write_batch(sink, task, 1, b"b", b"c")
+    StreamSink(sink).abort([messages[0], None], 1)
+    StreamSink(sink).abort([messages[1], None], 1)
+    topics.send(topic, [b"behind"])
+    assert seen(topics, topic) == [b"a", b"behind"]
+    # What was decided, for example by a driver that runs as well, is not for anybody to abort.
+    messages = write_batch(sink, task, 1, b"b")
+    with pytest.raises(TimeoutError):
+        LostAnswer(sink).commit(messages, 1)
+    StreamSink(sink).abort([*messages, None], 1)
+    StreamSink(sink).commit(write_batch(sink, task, 1, b"b"), 1)
+    assert seen(topics, topic) == [b"a", b"behind", b"b"]
+
+
+def test_a_transaction_that_is_lost_before_the_decision(
+    topics: Topics, topic: str, sink: SinkOptions, task: Task
+) -> None:
+    first = write_batch(sink, task, 0, b"a", b"b")
+    end(link_for(sink.config), transactions_of(first[:1]), committed=False)
+    with pytest.raises(TransactionLost):
+        StreamSink(sink).commit(first, 0)
+    topics.send(topic, [b"behind"])
+    assert seen(topics, topic) == [b"behind"]
+
+
+def test_a_checkpoint_that_is_older_than_the_decision(
+    topics: Topics, topic: str, sink: SinkOptions, task: Task
+) -> None:
+    StreamSink(sink).commit(write_batch(sink, task, 5, b"a"), 5)
+    for message in ("batch 3 is to be written", "that batch 5 of this query was written already"):
+        with pytest.raises(BadCheckpoint, match=message):
+            write_batch(sink, task, 3, b"other")
+    with pytest.raises(BadCheckpoint):
+        StreamSink(sink).commit([Written(1, topic, is_decided=True)], 3)
+    StreamSink(sink).commit(write_batch(sink, task, 6, b"b"), 6)
+    assert seen(topics, topic) == [b"a", b"b"]
 
 
 def test_decisions(topics: Topics, topic: str, sink: SinkOptions) -> None:
