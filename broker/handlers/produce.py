@@ -114,7 +114,7 @@ class ProduceHandler:
         for name, records in sent.items():
             answers[name] = self._append(name, records, version, acks, now_ms, promises)
         if len(answers) == 1:
-            self._learn(call, answers)
+            self._learn(call, *answers.values())
         if promises and acks:
             return self._answer_later(call, answers, promises)
         return self._answer(call, answers)
@@ -154,16 +154,15 @@ class ProduceHandler:
             log_start_offset=partition.log.log_start_offset,
         )
 
-    def _learn(self, call: Call, answers: Answers) -> None:
-        """The next request may be like this one."""
-        (answer,) = answers.values()
-        if answer.error_code:
+    def _learn(self, call: Call, answer: PartitionProduceResponse) -> None:
+        """The next request may be like this one, if that has one batch and nothing beside it."""
+        topics = call.request.topic_data
+        if answer.error_code or len(topics) != 1 or len(topics[0].partition_data) != 1:
             return
         repeats = call.connection.shortcut
         if not isinstance(repeats, Repeats):
             repeats = call.connection.shortcut = Repeats(self._partitions, self._clock, self._refuse)
-        # A partition that is there twice counts with what was sent last.
-        repeats.learn(call, call.request.topic_data[-1].partition_data[-1])
+        repeats.learn(call, topics[0].partition_data[0])
 
     def _refuse(self, call: Call, name: Name, error: KafkaError) -> ProduceResponse:
         response = self._answer(call, {name: _refused(name[1], error)})
@@ -248,11 +247,19 @@ class ProduceHandler:
             refusal = refusals.get(name)
             if refusal is not None:
                 self._count_failure(name[0])
+                if refusal.retriable:
+                    self._note_refused(name, records, call.version)
                 answers[name] = _refused(name[1], refusal)
             else:
                 verification = held[name].verification if name in held else None
                 answers[name] = self._append(name, records, call.version, acks, now_ms, promises, verification)
         return answers
+
+    def _note_refused(self, name: Name, records: Buffer | None, version: int) -> None:
+        # It was held, so it is a batch; its partition may have gone meanwhile.
+        partition = self._partitions.all.get(name)
+        if partition is not None:
+            partition.on_refused(parse_produced(records, version))
 
     # --------------------------------------------------------------------------------------------- answering
 

@@ -88,7 +88,7 @@ class Route(NamedTuple):
     is_control: bool = False
     """Of the control plane: for brokers only, and served before anything else is."""
     is_of_follower: Callable[[Call], bool] | None = None
-    """Which of its requests come from brokers that follow, and are counted apart."""
+    """Which of its requests come from brokers that follow: these are for brokers only, and counted apart."""
 
 
 class _Served(NamedTuple):
@@ -139,11 +139,12 @@ class Dispatcher:
             if served is None:
                 return self._refuse_version(key, version, correlation_id)
         route, flexible, header_is_flexible, statistics = served
-        if route.is_control and connection.listener not in self._control_listeners:
-            raise DecodeError(f"{route.api.name} is for brokers, not for listener {connection.listener}")
+        if route.is_control:
+            self._check_is_for_brokers(route, connection)
         client_id, pos = decode_client_id(frame, flexible)
         call = Call(route.api.request.decode(frame, version, pos), version, client_id, connection)
         if route.is_of_follower is not None and route.is_of_follower(call):
+            self._check_is_for_brokers(route, connection)
             statistics = self._statistics.follower_fetches
             served = served._replace(statistics=statistics)
         out = start_frame(encode_response_header(correlation_id, header_is_flexible))
@@ -153,6 +154,12 @@ class Dispatcher:
         if isinstance(answer, _ANSWERS):
             return _finished(statistics, answer, version, out, began)
         return None if answer is None else self._later(served, answer, version, out, began)
+
+    def _check_is_for_brokers(self, route: Route, connection: Connection) -> None:
+        """Who says of itself that it is a broker is believed on the listeners of brokers only: what a follower claims
+        to have is committed by that."""
+        if connection.listener not in self._control_listeners:
+            raise DecodeError(f"{route.api.name} of brokers is not for listener {connection.listener}")
 
     def _look_up(self, key: int, version: int) -> _Served | None:
         """What serves a request; None if it is ours, but not in this version."""

@@ -39,27 +39,27 @@ class _Missing(NamedTuple):
 class EarlyBatches:
     """What one leadership knows of producers that leave something out."""
 
-    __slots__ = ("_elected_ms", "_missing", "is_watchful")
+    __slots__ = ("_missing", "_watchful_since_ms", "is_watchful")
 
     def __init__(self) -> None:
         # Forgotten with the producer, when that expires. Most leaders never need one.
         self._missing: WeakKeyDictionary[Producer, _Missing] | None = None
-        self._elected_ms = 0
+        self._watchful_since_ms = 0
         self.is_watchful = False
-        """Whether there may have been another leader just now, and somebody's first batch be on its way from there."""
+        """Whether somebody's first batch may have been refused just now, here or by another, and be on its way."""
 
     def on_elected(self, epoch: int, now_ms: int) -> None:
         """The leadership begins; the first one of a partition has nobody before it."""
-        self._elected_ms = now_ms
+        self._watchful_since_ms = now_ms
         self.is_watchful = epoch > 0
 
     def may_be_first(self, batch: BatchView, now_ms: int) -> bool:
         """Whether to take a batch of a producer that nobody knows, though it is not its first.
 
-        What came before it may have been deleted. But if it is refused by the last leader, and only the next batch is
-        taken here, the producer cannot go on: its first is out of order then, for good.
+        What came before it may have been deleted. But if that was refused, by the last leader or here, and only the
+        next batch is taken, the producer cannot go on: its first is out of order then, for good.
         """
-        if now_ms - self._elected_ms > PATIENCE_MS:
+        if now_ms - self._watchful_since_ms > PATIENCE_MS:
             self.is_watchful = False
         return not self.is_watchful or batch.base_sequence <= 0
 
@@ -70,6 +70,9 @@ class EarlyBatches:
         """A batch was refused in such a way that it will be sent again."""
         if producer is not None:
             self._miss(batch, producer, now_ms)
+        elif batch.producer_id >= 0:
+            self.is_watchful = True
+            self._watchful_since_ms = now_ms
 
     def is_excused(self, batch: BatchView, producer: Producer | None, start_offset: int, now_ms: int) -> bool:
         """Whether a batch that is out of order may be in order when it is sent again.

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from minikafka.broker.config.topic import TopicConfig
 from minikafka.broker.replicas.bound import Bound
 from minikafka.broker.replicas.keepers import Keepers
-from minikafka.broker.replicas.leadership import FollowerFetch, Leadership, Moment
+from minikafka.broker.replicas.leadership import NO_BROKER_EPOCH, FollowerFetch, Leadership, Moment
 from minikafka.broker.statistics import TopicStatistics
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.errors import (
@@ -186,8 +186,7 @@ class Partition:
         """Write a batch as the leader."""
         leadership = self.leadership or self.check_leader()
         if acks == ACKS_ALL and len(leadership.isr) < self.min_isr:
-            now_ms = self._keepers.clock.monotonic_ms()
-            leadership.early.on_refused(batch, self.log.producers.get(batch.producer_id), now_ms)
+            self.on_refused(batch)
             raise NotEnoughReplicasError(f"{self}: {len(leadership.isr)} in-sync replicas, {self.min_isr} are needed")
         if leadership.early.is_watchful and batch.base_sequence > 0:
             self._check_first(leadership, batch)
@@ -210,6 +209,12 @@ class Partition:
             if self.watchers:
                 self.wake()
         return appended
+
+    def on_refused(self, batch: BatchView) -> None:
+        """A batch was refused in such a way that it will be sent again; those behind it may come before it does."""
+        if self.leadership is not None:
+            producer, now_ms = self.log.producers.get(batch.producer_id), self._keepers.clock.monotonic_ms()
+            self.leadership.early.on_refused(batch, producer, now_ms)
 
     def _check_first(self, leadership: Leadership, batch: BatchView) -> None:
         producer, now_ms = self.log.producers.get(batch.producer_id), self._keepers.clock.monotonic_ms()
@@ -261,7 +266,10 @@ class Partition:
         follower = leadership.followers.get(fetch.broker_id)
         if follower is None:
             raise NotLeaderOrFollowerError(f"{self}: broker {fetch.broker_id} has no replica of it")
-        if 0 <= fetch.broker_epoch < follower.broker_epoch:
+        if fetch.broker_epoch == NO_BROKER_EPOCH:
+            # Anybody can say a number. Only of a registered process it is believed what it has.
+            return
+        if fetch.broker_epoch < follower.broker_epoch:
             # Late, from before its restart: it may not have any more what it had then.
             raise NotLeaderOrFollowerError(f"{self}: broker {fetch.broker_id} has been started anew since")
         follower.on_fetch(fetch, self.log.log_end_offset, self._keepers.clock.monotonic_ms())

@@ -147,6 +147,23 @@ async def batch_behind_one_that_was_refused() -> None:
         assert await cluster.client.produce(L, value, sequence=Sequence5(7, 0, number)) == number + 1
 
 
+async def batch_behind_a_first_that_was_refused() -> None:
+    """The same, and m0 is the first that the producer ever sends: if L takes m1, m0 is out of order for good."""
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic()
+    cluster.cut(L, F)
+    cluster.cut(L, G)
+    await cluster.client.produce(L, b"another's", acks=1)
+    await cluster.until_in_sync(L)
+    with pytest.raises(NotEnoughReplicasError):
+        await cluster.client.produce(L, b"m0", sequence=Sequence5(7, 0, 0))
+    cluster.network.heal_all()
+    await cluster.until_in_sync(L, F, G)
+    await _must_be_asked_again(cluster, L, b"m1", Sequence5(7, 0, 1))
+    for number, value in enumerate((b"m0", b"m1")):
+        assert await cluster.client.produce(L, value, sequence=Sequence5(7, 0, number)) == number + 1
+
+
 async def batch_after_one_that_never_comes() -> None:
     """Nobody waits for ever: a producer that has given m1 up is told so in the end."""
     cluster = await SimCluster.start(4)
@@ -240,6 +257,7 @@ STORIES: list[Any] = [
     retry_after_everybody_was_restarted,
     batch_before_its_turn,
     batch_behind_one_that_was_refused,
+    batch_behind_a_first_that_was_refused,
     batch_after_one_that_never_comes,
     second_batch_of_a_new_producer,
     retry_of_what_was_cut_off,
@@ -251,6 +269,7 @@ MUTANTS: list[Any] = [
     (retry_after_everybody_was_restarted, only_snapshots_are_believed),
     (batch_before_its_turn, gaps_are_never_excused),
     (batch_behind_one_that_was_refused, gaps_are_never_excused),
+    (batch_behind_a_first_that_was_refused, whoever_is_unknown_is_new),
     (second_batch_of_a_new_producer, whoever_is_unknown_is_new),
     (retry_of_what_was_cut_off, producers_are_left_as_they_were),
 ]

@@ -83,6 +83,34 @@ async def test_nothing_overtakes_a_request_with_a_batch_that_waits(
     assert (await first, await second) == ([OK, OK], [OK])
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_what_comes_behind_a_batch_that_nobody_could_vouch_for(
+    bench: TxnBench, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """The coordinator fails over when it is asked about the first, and answers about the second: both come again."""
+    who = await bench.begin()
+    await bench.add(who)
+    if is_known:
+        assert await bench.produce(who) == OK
+        await bench.end(who)
+        await bench.wait_state(State.COMPLETE_COMMIT)
+        await bench.add(who)
+    first = int(is_known)
+    leadership = bench.partition("t").leadership
+    assert leadership is not None
+    # As it is some seconds after the election.
+    leadership.early.is_watchful = False
+    ask, answers = bench.all.verifier._ask, [ErrorCode.NOT_COORDINATOR]
+
+    async def fail_over(txn: TxnMember, names: list[Name]) -> dict[Name, ErrorCode]:
+        return dict.fromkeys(names, answers.pop()) if answers else await ask(txn, names)
+
+    monkeypatch.setattr(bench.all.verifier, "_ask", fail_over)
+    assert await bench.produce(who, first) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await bench.produce(who, first + 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [await bench.produce(who, first + each) for each in range(2)] == [OK, OK]
+
+
 async def test_batches_that_wait_are_written_in_their_order(bench: TxnBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever is answered first, and however many more come while some are written already."""
     who = await bench.begin()

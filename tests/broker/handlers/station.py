@@ -54,7 +54,7 @@ class Station:
     def __init__(self, context: Context, disk: MemoryDisk, routes: Callable[[Context], list[Route]]) -> None:
         self.context = context
         self.disk = disk
-        self.dispatcher = Dispatcher(routes(context), context.partitions.statistics)
+        self.dispatcher = Dispatcher(routes(context), context.partitions.statistics, control_listeners={LISTENER})
         self.connection = _connection(self.dispatcher)
         self._epoch = 0
         self.update_metadata()

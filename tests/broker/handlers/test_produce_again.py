@@ -184,6 +184,21 @@ async def test_who_wants_all_replicas_waits_for_them() -> None:
         assert one[8:] == other[8:]
 
 
+async def test_a_batch_with_something_beside_it_is_not_learnt(quick: Station, slow: Station) -> None:
+    one = PartitionProduceData(index=0, records=batch(b"a"))
+    header = encode_request_header(RequestHeader(0, 9, 5, "somebody"), True)
+    for beside in (
+        [TopicProduceData(name="t", partition_data=[one]), TopicProduceData(name="other", partition_data=[])],
+        [TopicProduceData(name="t", partition_data=[one, one])],
+    ):
+        request = ProduceRequest(acks=LEADER, timeout_ms=1000, topic_data=beside)
+        frame = bytearray(b"".join([header, *request.encode(9)]))
+        for _ in range(2):
+            assert isinstance(await same_outcome(quick, slow, frame), bytes)
+    assert logged(quick) == logged(slow)
+    assert quick.connection.shortcut is None
+
+
 async def test_what_is_of_no_use_is_not_learnt_for_ever(quick: Station) -> None:
     frame = body(batch(b"a"), 7)
     for number in range(KNOWN_MAX + 5):

@@ -13,7 +13,7 @@ from minikafka.broker.network.dispatch import Route
 from minikafka.broker.replicas.leadership import FollowerFetch
 from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.control import PartitionState
-from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.errors import DecodeError, ErrorCode
 from minikafka.protocol.messages.fetch import (
     FetchablePartitionResponse,
     FetchPartition,
@@ -247,6 +247,24 @@ async def test_an_isr_that_shrinks_too_far_fails_what_waits(leader: Station) -> 
     partition.log.update_high_watermark(1)
     partition.settle_isr(leadership)
     assert (await sending).error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+async def test_whoever_only_says_a_number_commits_nothing(leader: Station) -> None:
+    sending = asyncio.create_task(send(leader, batch(b"a"), ALL))
+    await asyncio.sleep(0)
+    for follower in (2, 3):
+        await get(leader, 1, follower=follower)
+    assert leader.context.partitions.get("t", 0).log.high_watermark == 0
+    for follower in (2, 3):
+        await get(leader, 1, follower=follower, follower_epoch=follower)
+    assert (await sending).error_code == ErrorCode.NONE
+
+
+async def test_followers_fetch_where_brokers_do(leader: Station) -> None:
+    leader.connection.listener = "EXTERNAL"
+    await get(leader, 0)
+    with pytest.raises(DecodeError, match="Fetch of brokers is not for listener EXTERNAL"):
+        await get(leader, 0, follower=2, follower_epoch=2)
 
 
 async def test_a_new_leader_does_not_tell_offsets_before_it_knows_them(leader: Station) -> None:

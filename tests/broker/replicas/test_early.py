@@ -103,3 +103,17 @@ def test_what_is_missing_is_forgotten_with_its_producer() -> None:
     assert len(early) == 1
     assert states.expire(10**15, 1) == 1
     assert len(early) == 0
+
+
+def test_whoever_was_refused_first_is_waited_for_and_nobody_for_ever() -> None:
+    early = EarlyBatches()
+    early.on_elected(0, 0)
+    assert not early.is_watchful
+    # One without a number has no order to keep.
+    early.on_refused(BatchView(make_batch(1, base_offset=0)), None, 0)
+    assert not early.is_watchful
+    early.on_refused(batch(0), None, 10 * PATIENCE_MS)
+    assert early.is_watchful
+    assert early.may_be_first(batch(0), 11 * PATIENCE_MS)
+    assert not early.may_be_first(batch(1), 11 * PATIENCE_MS)
+    assert early.may_be_first(batch(1), 11 * PATIENCE_MS + 1)
