@@ -139,7 +139,15 @@ class DriverState:
             # One that is gone by now will be missed when a batch is planned.
             clipped = {tp: self._policy.clip(tp, offset, earliest.get(tp, 0)) for tp, offset in start.items()}
             self._initial = StreamOffset(clipped, clipped)
+            if self._target is not None:
+                self._target = self._not_before(clipped, self._target)
         return self._initial
+
+    def _not_before(self, start: Positions, target: Positions) -> Positions:
+        """Where a query ends that begins at what has become the latest offset since its end was asked for."""
+        latest = self._catalog.latest(start)
+        there = {tp: max(target.get(tp, 0), min(start[tp], offset)) for tp, offset in latest.items()}
+        return {**target, **there}
 
     def stop_at_latest(self) -> None:
         self._target = self._latest.ask()
@@ -152,9 +160,9 @@ class DriverState:
         """Where the next batch ends, None if there is nothing to be read."""
         latest = self._target if self._target is not None else self._latest.ask()
         start = dict(begun.positions)
+        # Until the first batch with rows, however often the query is started.
         is_first = begun.start is not None and begun.start == begun.positions
-        if not is_first:
-            self._check_gone(start, latest)
+        self._check_gone(start, latest, "is to be read from" if is_first else "was read up to")
         # Where a partition that appeared begins is found out when it is planned; here it counts from 0.
         known = {tp: start.get(tp, 0) for tp in latest}
         end: Positions = {tp: max(offset, known[tp]) for tp, offset in latest.items()}
@@ -163,20 +171,25 @@ class DriverState:
             if self._target is None and not self._trigger.fires(lag_of(known, latest), self._now_ms()):
                 return None
             if pace.offsets_max is not None:
-                end = limit_by_lag(known, latest, pace.offsets_max)
+                end = self._limited(known, latest, pace.offsets_max)
         if end == begun.positions:
             return None
         return StreamOffset(end, begun.start if is_first else None)
 
-    def _check_gone(self, start: Positions, latest: Positions) -> None:
+    def _limited(self, start: Positions, latest: Positions, offsets_max: int) -> Positions:
+        if sum(lag_of(start, latest).values()) > offsets_max:
+            # What is not there any more does not count, or it would be left out in thousands of empty batches.
+            earliest = self._catalog.earliest(latest)
+            start = {tp: max(offset, earliest.get(tp, 0)) for tp, offset in start.items()}
+        return limit_by_lag(start, latest, offsets_max)
+
+    def _check_gone(self, start: Positions, latest: Positions, verb: str) -> None:
         gone = sorted({*start} - {*latest})
         if gone:
             self._policy.report(f"{_names(gone)} cannot be found any more, or the checkpoint is one of other topics")
         for tp in sorted({*start} & {*latest}):
             if latest[tp] < start[tp]:
-                self._policy.report(
-                    f"{_names([tp])} ends at {latest[tp]}, but was read up to {start[tp]}: is it another one?"
-                )
+                self._policy.report(f"{_names([tp])} ends at {latest[tp]}, but {verb} {start[tp]}: is it another one?")
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
         """The ranges of a batch. The first batch knows itself where it begins."""

@@ -135,6 +135,38 @@ def test_a_log_that_went_backwards() -> None:
     assert state(catalog, failOnDataLoss="false").next_end(begun, reads_all=False) is None
 
 
+def test_nothing_is_overlooked_before_the_first_batch_with_rows() -> None:
+    """A query that begins at the end of an idle topic keeps its first offset, through all restarts."""
+    catalog = FakeCatalog({T0: (0, 100), T1: (0, 0)})
+    begun = restored(state(catalog).initial())
+    assert state(catalog).next_end(begun, reads_all=False) is None
+    # Made anew: what is in it would never be read.
+    catalog.ends[T0] = (0, 40)
+    with pytest.raises(DataLoss, match="t-0 ends at 40, but is to be read from 100"):
+        state(catalog).next_end(begun, reads_all=False)
+    catalog.ends = {T0: (0, 101)}
+    with pytest.raises(DataLoss, match="t-1 cannot be found any more"):
+        state(catalog).next_end(begun, reads_all=False)
+    lenient = state(catalog, failOnDataLoss="false")
+    end = lenient.next_end(begun, reads_all=False)
+    assert end is not None and ranges(lenient, begun, end) == [(0, 100, 101)]
+    catalog.ends = {TopicPartition("u", 0): (0, 7)}
+    with pytest.raises(DataLoss, match="or the checkpoint is one of other topics"):
+        state(catalog, subscribe="u").next_end(begun, reads_all=False)
+
+
+def test_a_beginning_beyond_the_end() -> None:
+    catalog = FakeCatalog({T0: (0, 10)})
+    for stops in (False, True):
+        driver = state(catalog, startingOffsets='{"t": {"0": 1000}}')
+        if stops:
+            driver.stop_at_latest()
+        with pytest.raises(DataLoss, match="t-0 ends at 10, but is to be read from 1000"):
+            driver.next_end(driver.initial(), reads_all=False)
+    lenient = state(catalog, startingOffsets='{"t": {"0": 1000}}', failOnDataLoss="false")
+    assert lenient.next_end(lenient.initial(), reads_all=False) is None
+
+
 def test_data_that_was_deleted_before_it_was_read() -> None:
     catalog = FakeCatalog({T0: (20, 30)})
     begun, end = StreamOffset({T0: 10}), StreamOffset({T0: 30})
@@ -171,6 +203,28 @@ def test_available_now_ends_where_it_was_told() -> None:
     assert end == StreamOffset({T0: 100})
     assert driver.next_end(end, reads_all=False) is None
     assert driver.report() == {"t": {"0": 100}}
+
+
+def test_available_now_may_begin_after_its_end() -> None:
+    """Spark asks for the end first, and records and partitions may come before it asks for the beginning."""
+    catalog = FakeCatalog({T0: (0, 100)})
+    driver = state(catalog, startingOffsets="latest")
+    driver.stop_at_latest()
+    catalog.ends = {T0: (0, 105), T1: (0, 3)}
+    begun = driver.initial()
+    assert begun.positions == {T0: 105, T1: 3}
+    assert driver.next_end(begun, reads_all=False) is None
+
+
+def test_data_that_is_not_there_any_more_makes_no_batches() -> None:
+    catalog = FakeCatalog({T0: (10_000_000, 10_000_100), T1: (0, 5)})
+    driver = state(catalog, failOnDataLoss="false", maxOffsetsPerTrigger="50")
+    begun = StreamOffset({T0: 5, T1: 5})
+    end = driver.next_end(begun, reads_all=False)
+    assert end == StreamOffset({T0: 10_000_050, T1: 5})
+    assert ranges(driver, begun, end) == [(0, 10_000_000, 10_000_050)]
+    with pytest.raises(DataLoss, match="begins at offset 10000000 now, and was to be read from 5"):
+        state(catalog).plan(begun, end)
 
 
 def test_an_idle_query_does_not_ask_all_the_time() -> None:
