@@ -8,7 +8,6 @@ Offsets that are committed within a transaction wait for its end, whoever reads 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -37,7 +36,9 @@ class Offsets:
 
     def __init__(self) -> None:
         self._kept: dict[Name, _Kept] = {}
-        self._under_way: Counter[Name] = Counter()
+        self._under_way: dict[Name, int] = {}
+        # Of what is under way, where in the log it was deleted meanwhile.
+        self._deleted_at: dict[Name, int] = {}
         self._transactions: dict[int, dict[Name, _Kept]] = {}
 
     @property
@@ -46,7 +47,7 @@ class Offsets:
 
     def is_empty_without(self, names: Collection[Name]) -> bool:
         """Whether nothing would be left without these."""
-        is_waiting = bool(self._transactions) or any(count > 0 for count in self._under_way.values())
+        is_waiting = self._transactions or self._under_way
         return not is_waiting and self._kept.keys() <= set(names)
 
     def get(self, name: Name) -> Commit | None:
@@ -64,25 +65,35 @@ class Offsets:
 
     def begin(self, names: Iterable[Name]) -> None:
         """These are being written: a group that waits for them is not forgotten."""
-        # A list, since a mapping would be added up by its values.
-        self._under_way.update(list(names))
+        for name in names:
+            self._under_way[name] = self._under_way.get(name, 0) + 1
 
     def finish(self, commits: Mapping[Name, Commit], log_offset: int | None) -> None:
         """They are in the log, from this offset on; or it is not known, if it is None."""
-        self._under_way.subtract(list(commits))
-        self._under_way += Counter()
-        if log_offset is not None:
-            for name, commit in commits.items():
+        for name, commit in commits.items():
+            if log_offset is not None and log_offset > self._deleted_at.get(name, -1):
                 self.put(name, commit, log_offset)
+            left = self._under_way.pop(name) - 1
+            if left:
+                self._under_way[name] = left
+            else:
+                self._deleted_at.pop(name, None)
 
     def put(self, name: Name, commit: Commit, log_offset: int) -> None:
         known = self._kept.get(name)
         if known is None or known.log_offset < log_offset:
             self._kept[name] = _Kept(commit, log_offset)
 
-    def remove(self, names: Iterable[Name]) -> None:
+    def remove(self, names: Iterable[Name], log_offset: int) -> None:
+        """They are deleted there in the log: also for whatever stands before it and is not settled yet."""
         for name in names:
             self._kept.pop(name, None)
+            if name in self._under_way:
+                self._deleted_at[name] = log_offset
+            for producer_id in [each for each, pending in self._transactions.items() if name in pending]:
+                del self._transactions[producer_id][name]
+                if not self._transactions[producer_id]:
+                    del self._transactions[producer_id]
 
     # ------------------------------------------------------------------------------------------- transactions
 
@@ -103,7 +114,7 @@ class Offsets:
         found = []
         for name, (commit, _) in self._kept.items():
             # What deletes it would stand behind what a transaction is about to commit, and outlive that.
-            if name[0] in in_use or self._under_way[name] > 0 or self.is_unstable(name):
+            if name[0] in in_use or name in self._under_way or self.is_unstable(name):
                 continue
             since_ms = commit.commit_ms if unused_since_ms is None else unused_since_ms
             until_ms = since_ms + retention_ms if commit.expire_ms is None else commit.expire_ms

@@ -121,7 +121,7 @@ class GroupShard:
     def _apply_offset(self, entry: OffsetRecord, log_offset: int, producer_id: int | None) -> None:
         offsets = self._offsets.setdefault(entry.group_id, Offsets())
         if entry.commit is None:
-            offsets.remove([entry.name])
+            offsets.remove([entry.name], log_offset)
         elif producer_id is None:
             offsets.put(entry.name, entry.commit, log_offset)
         else:
@@ -268,13 +268,15 @@ class GroupShard:
 
     def forget(self, group: Group, names: Collection[Name]) -> Written | None:
         """Delete offsets, and the group with them if nothing else is left of it."""
-        entries = [offset_entry(group.group_id, name, None) for name in names if group.offsets.get(name) is not None]
+        names = [name for name in names if group.offsets.get(name) is not None]
+        entries = [offset_entry(group.group_id, name, None) for name in names]
         is_unused = group.state is State.EMPTY and not group.members.pending
         is_last = is_unused and group.offsets.is_empty_without(names)
         if is_last and group.generation > 0:
             entries.append(group_tombstone(group.group_id))
         written = self._journal.append(entries, self._compression) if entries else None
-        group.offsets.remove(names)
+        if written is not None:
+            group.offsets.remove(names, written.base_offset)
         if is_last:
             group.end(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del self.groups[group.group_id]

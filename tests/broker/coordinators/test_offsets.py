@@ -31,6 +31,24 @@ def test_what_is_not_known_to_be_written_does_not_hold() -> None:
     assert offsets.is_empty
 
 
+def test_what_was_deleted_behind_it_does_not_come_back() -> None:
+    """Whoever reads the log finds the deletion last, and so must whoever remembers it."""
+    offsets = Offsets()
+    offsets.put(NAME, _commit(1), 1)
+    before, behind = {NAME: _commit(2)}, {NAME: _commit(3)}
+    offsets.begin(before)
+    offsets.put_pending(7, NAME, _commit(4), 3)
+    offsets.remove([NAME], 4)
+    offsets.begin(behind)
+    offsets.finish(before, 2)
+    offsets.end_transaction(7, is_committed=True)
+    assert offsets.get(NAME) is None
+    offsets.finish(behind, 5)
+    assert offsets.get(NAME) == behind[NAME]
+    offsets.remove([NAME], 6)
+    assert offsets.is_empty
+
+
 def test_transactions_end_one_way_or_the_other() -> None:
     offsets = Offsets()
     offsets.put(NAME, _commit(1), 1)
