@@ -5,6 +5,11 @@ Spark starts a Python process for many a question, so what is not needed for all
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -15,6 +20,23 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from minikafka.spark_jobs.schema import DDL, DDL_WITH_HEADERS
+
+_PATH: Final = "PYTHONPATH"
+
+
+def register(session: SparkSession) -> None:
+    """Make `format("minikafka")` known to a session, where minikafka is not installed but shipped by --py-files.
+
+    Spark hands such files on to its workers, but not to the process of a stream's reader, which it points to where they
+    are not. So that is told where this module came from.
+    """
+    # A file that has folders in it is a zip.
+    shipped = next((str(each) for each in Path(__file__).parents if each.is_file()), None)
+    if shipped is not None:
+        environment = session.sparkContext.environment
+        known = [each for each in environment.get(_PATH, "").split(os.pathsep) if each not in ("", shipped)]
+        environment[_PATH] = os.pathsep.join([shipped, *known])
+    session.dataSource.register(MinikafkaDataSource)
 
 
 class MinikafkaDataSource(DataSource):

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from minikafka.spark_jobs.source import MinikafkaDataSource
+from minikafka.spark_jobs.source import register
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -112,7 +112,7 @@ def _open_session(name: str, options: JobOptions) -> SparkSession:
     # Spark's 200 would be 200 files or transactions in every batch.
     session.conf.set("spark.sql.shuffle.partitions", options.shuffle_partitions)
     # Found without this where minikafka is installed; with --py-files alone it is not.
-    session.dataSource.register(MinikafkaDataSource)
+    register(session)
     return session
 
 

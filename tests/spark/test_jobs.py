@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from minikafka.spark_jobs.jobs.running import JobOptions, behind_of, read_topic
 from tests.spark.marks import SPARK
 from tests.spark.running import CONFIG, Topics, finish
 from tests.spark.test_direct import read_broker
-from tests.tree import ROOT
+from tests.tree import ROOMS, ROOT, files
 
 pytestmark = SPARK
 
@@ -136,18 +137,43 @@ def test_help(job: Any) -> None:
     assert "--bootstrap-servers" in result.output and "--checkpoint" in result.output
 
 
-def test_submitted_and_stopped(topics: Topics, topic: str, tmp_path: Path) -> None:
+def make_zip(folder: Path) -> Path:
+    """All that is needed to run without an installation, in one file."""
+    path = folder / "minikafka.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for name in files():
+            room, _, rest = name.partition("/")
+            if name.endswith(".py") and (room in ROOMS or name.startswith("src/minikafka/")):
+                inside = f"minikafka/{name}" if room in ROOMS else rest
+                file.write(ROOT / name, inside)
+    return path
+
+
+def make_bare_python(folder: Path) -> Path:
+    """A Python that has everything but minikafka: without `site` nothing leads to the checkout."""
+    path = folder / "python"
+    packages = sysconfig.get_path("purelib")
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec "{sys.executable}" -S "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "shipped"])
+def test_submitted_and_stopped(topics: Topics, topic: str, tmp_path: Path, is_installed: bool) -> None:
     """As users do: spark-submit with made-up lines, counts to a topic, and a signal to stop."""
     lines, counts = topics.create(topic), topics.create(f"{topic}-counts")
     submit = Path(sysconfig.get_path("scripts")) / "spark-submit"
+    python = sys.executable if is_installed else str(make_bare_python(tmp_path))
     command = [
         *(str(submit), "--master", "local[2]", "--conf", "spark.ui.enabled=false"),
         *("--driver-java-options", CONFIG["spark.driver.extraJavaOptions"]),
+        *(() if is_installed else ("--py-files", str(make_zip(tmp_path)))),
         *("--conf", "spark.sql.shuffle.partitions=2", str(ROOT / "spark_jobs" / "jobs" / "word_count.py")),
         *("--bootstrap-servers", topics.bootstrap, "--topic", lines, "--output-topic", counts),
         *("--checkpoint", str(tmp_path / "checkpoint"), "--generate", "100"),
     ]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    pythons = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    environment = {**os.environ, **pythons, "SPARK_LOCAL_IP": "127.0.0.1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=tmp_path
     ) as process:
