@@ -5,10 +5,12 @@
 #   deploy/rolling.sh                      brokers 1 to 3
 #   deploy/rolling.sh broker-4 broker-5    these
 #
-# COMPOSE may be set to what is called instead of `docker compose`, with its options.
+# COMPOSE may be set to what is called instead of `docker compose`, with its options. Otherwise it is called in this
+# folder and without the name of a file, so that a docker-compose.override.yml counts, too.
 set -eu
 [ $# -gt 0 ] || set -- broker-1 broker-2 broker-3
-compose=${COMPOSE:-docker compose -f "$(dirname "$0")/docker-compose.yml"}
+[ -n "${COMPOSE:-}" ] || cd "$(dirname "$0")"
+compose=${COMPOSE:-docker compose}
 
 in_sync() {
     for each in $($compose ps --services --status running | grep '^broker-'); do
@@ -16,10 +18,19 @@ in_sync() {
     done
 }
 
+wait_in_sync() {
+    waited=0
+    until in_sync; do
+        sleep 1
+        waited=$((waited + 1))
+        [ $((waited % 30)) -ne 0 ] || echo "replicas are not in sync for $waited s; see KafkaUnderReplicated in README.md" >&2
+    done
+}
+
 for broker; do
-    until in_sync; do sleep 1; done
+    wait_in_sync
     echo "$broker"
     $compose up --detach --wait --no-deps --force-recreate "$broker"
 done
-until in_sync; do sleep 1; done
+wait_in_sync
 echo "all replicas are in sync"

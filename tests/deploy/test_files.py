@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -87,6 +88,23 @@ def test_kubernetes_example() -> None:
 @pytest.mark.parametrize("script", sorted(DEPLOY.glob("*.sh")), ids=lambda path: path.name)
 def test_shell_scripts(script: Path) -> None:
     run("sh", "-n", script)
+
+
+def test_brokers_are_recreated_with_the_settings_of_an_override(tmp_path: Path) -> None:
+    """Compose reads docker-compose.override.yml by itself, in its folder and if no other file is named."""
+    (tmp_path / "docker").write_text(
+        '#!/bin/sh\necho "$PWD $*" >> "$SAID"\ncase $* in *services*) echo broker-1 ;; esac\n'
+    )
+    (tmp_path / "docker").chmod(0o755)
+    said = tmp_path / "said"
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SAID": str(said)}
+    done = subprocess.run(
+        ["sh", DEPLOY / "rolling.sh", "broker-2"], cwd="/", env=variables, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == ["broker-2", "all replicas are in sync"], done.stderr
+    calls = said.read_text().splitlines()
+    assert f"{DEPLOY} compose up --detach --wait --no-deps --force-recreate broker-2" in calls
+    assert all(call.startswith(f"{DEPLOY} compose ") and " -f " not in call for call in calls)
 
 
 # --------------------------------------------------------------------------------------------------- what is locked
