@@ -48,6 +48,8 @@ class LeaderAndIsrRequest(ControlMessage, api_key=4):
     broker_epoch: int
     partitions: list[PartitionState]
     is_full: bool = False
+    kept_topics: list[str] = field(default_factory=list)
+    """Topics that exist although not all of their replicas are named: a full list says nothing of these."""
 
 
 class LeaderAndIsrResponse(ControlMessage, api_key=4):

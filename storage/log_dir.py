@@ -86,6 +86,7 @@ class LogDir:
         self.corrupt: dict[Partition, CorruptLog] = {}
         """Partitions that are here but cannot be used: to be moved away, and then fetched from another broker."""
         self.unloaded: dict[Partition, None] = {}
+        self.creating: set[Partition] = set()
         self.was_clean = False
         self.failure: str | None = None
         """Why the directory is offline; None if it is not."""
@@ -94,7 +95,6 @@ class LogDir:
         self.checkpoints = Checkpoints(disk, self.path)
         self._lock: Lock | None = None
         self._is_open = False
-        self._creating: set[Partition] = set()
         self._discarded: list[_Discarded] = []
         self._moved_count = 0
         self._unfinished_count = 0
@@ -241,16 +241,16 @@ class LogDir:
 
     @property
     def partition_count(self) -> int:
-        return len(self.logs) + len(self.corrupt) + len(self.unloaded) + len(self._creating)
+        return len(self.logs) + len(self.corrupt) + len(self.unloaded) + len(self.creating)
 
     def create(self, partition: Partition, topic_id: bytes | None, config: LogConfig, now_ms: int) -> CreateLog:
         """Make a new log; it is in `logs` when the job is finished."""
         self.check_online()
         name = checked_dir_name(partition)
-        assert partition not in self.logs and partition not in self.unloaded and partition not in self._creating
+        assert partition not in self.logs and partition not in self.unloaded and partition not in self.creating
         if partition in self.corrupt:
             raise self.corrupt[partition]
-        self._creating.add(partition)
+        self.creating.add(partition)
         # Checkpoints may name a partition that was deleted, but not one that is about to be made in its place.
         rewrites = self._rewrites() if self.checkpoints.holds(partition) else []
         return self._begun(CreateLog(self.disk, join(self.path, name), partition, topic_id, config, now_ms, rewrites))
@@ -361,7 +361,7 @@ class LogDir:
         assert job.is_done
         self._unfinished_count -= 1
         if isinstance(job, CreateLog):
-            self._creating.discard(job.partition)
+            self.creating.discard(job.partition)
         if isinstance(job.failure, CorruptLog) and isinstance(job, CreateLog):
             self.corrupt[job.partition] = job.failure
         with self._failing("be written"):

@@ -112,9 +112,9 @@ class LogDirs:
     # ------------------------------------------------------------------------------------- partitions
 
     def dir_of(self, partition: Partition) -> LogDir | None:
-        """Where a partition is, usable or not; None if it is not here, or in a directory that is offline."""
+        """Where a partition is or is being made, usable or not; None if not here, or in a directory that is offline."""
         for each in self.online:
-            if partition in each.logs or partition in each.corrupt:
+            if partition in each.logs or partition in each.corrupt or partition in each.creating:
                 return each
         return None
 

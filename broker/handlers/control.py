@@ -67,11 +67,13 @@ class _ControlHandler:
         request: LeaderAndIsrRequest = call.request
         if error := self._fence(request):
             return LeaderAndIsrResponse(error_code=error)
-        return self._become(request)
+        # Handed over at once: it counts only if the session is still the one that was looked at.
+        return self._become(
+            self._context.partitions.apply(request.partitions, is_full=request.is_full, kept_topics=request.kept_topics)
+        )
 
-    async def _become(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        errors = await self._context.partitions.apply(request.partitions, is_full=request.is_full)
-        return LeaderAndIsrResponse(errors=_listed(errors))
+    async def _become(self, asked: Awaitable[Errors]) -> LeaderAndIsrResponse:
+        return LeaderAndIsrResponse(errors=_listed(await asked))
 
     def stop_replica(self, call: Call) -> StopReplicaResponse | Awaitable[StopReplicaResponse]:
         request: StopReplicaRequest = call.request

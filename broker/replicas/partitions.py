@@ -1,7 +1,8 @@
 """All replicas of this broker, made, led, followed and removed as the controller says.
 
-The controller's requests are carried out one at a time and in order. What it says of a partition counts if its leader
-epoch, or within one epoch its partition epoch, is newer than what was said before; the same again changes nothing.
+The controller's requests are carried out one at a time, in order, and to the end (`turns`). What it says of a partition
+counts if its leader epoch, or within one epoch its partition epoch, is newer than what was said before; the same again
+changes nothing. If our session is over before a request is carried out, it gives no roles any more.
 
 A log that is here belongs to the topic whose id it has. One of another topic, or of none that the controller knows of,
 is set aside under another name: data is not deleted because somebody did not mention it.
@@ -9,9 +10,9 @@ is set aside under another name: data is not deleted because somebody did not me
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from minikafka.broker.clock import Clock
@@ -22,6 +23,7 @@ from minikafka.broker.replicas.flusher import Flusher
 from minikafka.broker.replicas.keepers import Keepers
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replicas.throttle import Throttle
+from minikafka.broker.replicas.turns import Turns, all_of
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import Work
 from minikafka.protocol.control import PartitionState, StoppedPartition
@@ -30,6 +32,7 @@ from minikafka.protocol.errors import (
     KafkaError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
+    StaleBrokerEpochError,
     StaleControllerEpochError,
     UnknownTopicOrPartitionError,
 )
@@ -93,7 +96,9 @@ class Partitions:
         self._clock = clock
         # Replicas that should be here and cannot be used.
         self._broken: set[Name] = set()
-        self._one_at_a_time = asyncio.Lock()
+        self._turns = Turns(work)
+        # How many sessions are over: what was asked in an earlier one gives no roles.
+        self._sessions_lost = 0
         config.add_listener(self._on_config)
 
     # ----------------------------------------------------------------------------------------------- finding
@@ -120,16 +125,26 @@ class Partitions:
 
     # ------------------------------------------------------------------------------------------------- roles
 
-    async def apply(self, states: Sequence[PartitionState], *, is_full: bool) -> Errors:
-        """Become what the controller says; the partitions for which that was not possible, with the reason."""
-        async with self._one_at_a_time:
-            if is_full:
-                await self._set_strays_aside({(state.topic, state.partition) for state in states})
-            await self.read_configs({each.topic for each in states if (each.topic, each.partition) not in self.all})
-            outcomes = await asyncio.gather(*map(self._apply_one, states))
+    def apply(
+        self, states: Sequence[PartitionState], *, is_full: bool, kept_topics: Collection[str] = ()
+    ) -> Awaitable[Errors]:
+        """Become what the controller says; the partitions for which that was not possible, with the reason.
+
+        What a full list leaves out is set aside, but for topics that are to be kept.
+        """
+        act = partial(self._apply, states, self._sessions_lost, is_full=is_full, kept_topics=kept_topics)
+        return self._turns.take(act, "taking roles")
+
+    async def _apply(
+        self, states: Sequence[PartitionState], session: int, *, is_full: bool, kept_topics: Collection[str]
+    ) -> Errors:
+        if is_full and session == self._sessions_lost:
+            await self._set_strays_aside({(state.topic, state.partition) for state in states}, kept_topics)
+        await self.read_configs({each.topic for each in states if (each.topic, each.partition) not in self.all})
+        outcomes = await all_of(self._apply_one(state, session) for state in states)
         return {(state.topic, state.partition): code for state, code in zip(states, outcomes, strict=True) if code}
 
-    async def _apply_one(self, state: PartitionState) -> ErrorCode:
+    async def _apply_one(self, state: PartitionState, session: int) -> ErrorCode:
         name = (state.topic, state.partition)
         try:
             partition = self.all.get(name)
@@ -140,6 +155,8 @@ class Partitions:
                 partition = await self._open(state)
             elif not _is_news(partition, state) and not self._has_resigned(partition, state):
                 return ErrorCode.NONE
+            if session != self._sessions_lost:
+                raise StaleBrokerEpochError("it was meant for a session that is over")
             self._assume_role(partition, state)
         except StorageError as error:
             log.error("%s-%d cannot be used: %s", *name, error)
@@ -162,10 +179,12 @@ class Partitions:
             partition.become_follower(state)
         self.on_role_changed(partition)
 
-    async def stop(self, stopped: Sequence[StoppedPartition]) -> Errors:
+    def stop(self, stopped: Sequence[StoppedPartition]) -> Awaitable[Errors]:
         """Give partitions up, and delete those that are to be deleted."""
-        async with self._one_at_a_time:
-            outcomes = await asyncio.gather(*map(self._stop_one, stopped))
+        return self._turns.take(partial(self._stop, stopped), "giving up replicas")
+
+    async def _stop(self, stopped: Sequence[StoppedPartition]) -> Errors:
+        outcomes = await all_of(map(self._stop_one, stopped))
         return {(each.topic, each.partition): code for each, code in zip(stopped, outcomes, strict=True) if code}
 
     async def _stop_one(self, stopped: StoppedPartition) -> ErrorCode:
@@ -192,7 +211,7 @@ class Partitions:
     async def _open(self, state: PartitionState) -> Partition:
         """The replica with its log, which may be here already from before the start."""
         name = (state.topic, state.partition)
-        log_dir = self.log_dirs.dir_of(name)
+        log_dir = await self._settled_dir(name)
         if log_dir is not None:
             known_id = log_dir.topic_ids.get(name)
             if known_id is not None and known_id != state.topic_id:
@@ -217,6 +236,16 @@ class Partitions:
         self.all[name] = partition
         return partition
 
+    async def _settled_dir(self, name: Name) -> LogDir | None:
+        """Where a log is; one that is still being made is waited for, or there would be two of it."""
+        log_dir = self.log_dirs.dir_of(name)
+        if log_dir is None or name not in log_dir.creating:
+            return log_dir
+        await self.workers[log_dir].wait_idle()
+        if name in log_dir.creating:
+            raise StorageError(f"it was being made in {log_dir.path}, and nobody knows how far that came")
+        return self.log_dirs.dir_of(name)
+
     async def _create(self, state: PartitionState) -> LogDir:
         """Make a log in the best place, or the next best if that fails."""
         name = (state.topic, state.partition)
@@ -236,21 +265,23 @@ class Partitions:
                 return log_dir
         raise StorageError("there is no log directory left")
 
-    async def _set_strays_aside(self, wanted: set[Name]) -> None:
+    async def _set_strays_aside(self, wanted: set[Name], kept_topics: Collection[str]) -> None:
         """What the controller has not mentioned in a list of all is not ours any more."""
-        strays = [name for each in self.log_dirs.online for name in (*each.logs, *each.corrupt) if name not in wanted]
-        for name in strays:
-            await self._set_aside(name)
+        here = [name for each in self.log_dirs.online for name in (*each.logs, *each.corrupt)]
+        kept = set(kept_topics)
+        for name in here:
+            if name not in wanted and name[0] not in kept:
+                await self._set_aside(name)
 
     async def _set_aside(self, name: Name) -> None:
         self._remove(name)
-        log_dir = self.log_dirs.dir_of(name)
+        log_dir = await self._settled_dir(name)
         if log_dir is not None:
             log.warning("%s-%d in %s is of no topic of this cluster, it is renamed and kept", *name, log_dir.path)
             await self.workers[log_dir].do(log_dir.set_aside(name, self._clock.wall_ms()))
 
     async def _delete(self, name: Name, topic_id: bytes) -> None:
-        log_dir = self.log_dirs.dir_of(name)
+        log_dir = await self._settled_dir(name)
         if log_dir is None:
             if any(each.is_offline for each in self.log_dirs.dirs):
                 raise StorageError("it may be in a log directory that is offline")
@@ -286,6 +317,7 @@ class Partitions:
 
     def drop_roles(self) -> None:
         """Lead nothing until the controller says so anew: our session is over, and others may have taken over."""
+        self._sessions_lost += 1
         for partition in self.all.values():
             partition.resign()
 

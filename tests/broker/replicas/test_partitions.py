@@ -56,6 +56,18 @@ async def test_partitions_are_made_and_spread(here: Station) -> None:
     assert all(partitions.get("t", index).leadership for index in range(4))
 
 
+async def test_a_log_that_is_being_made_is_not_made_again(here: Station) -> None:
+    partitions = here.context.partitions
+    fuller, emptier = partitions.log_dirs.dirs
+    await partitions.apply([state(index) for index in (8, 9)], is_full=False)
+    # Where it would not be made now.
+    made = partitions.workers[fuller].do(fuller.create(("t", 0), ID, here.live.topic("t").log, 0))
+    assert await partitions.apply([state()], is_full=False) == {}
+    assert made.done()
+    assert partitions.get("t", 0).log is fuller.logs["t", 0]
+    assert ("t", 0) not in emptier.logs
+
+
 async def test_only_what_is_newer_counts(here: Station) -> None:
     partitions = here.context.partitions
     await partitions.apply([state(epoch=5, partition_epoch=5)], is_full=False)
@@ -101,6 +113,23 @@ async def test_what_is_not_in_a_list_of_all_is_kept_under_another_name(here: Sta
     await partitions.apply([state(1)], is_full=True)
     assert ("t", 0) not in partitions.all
     assert ("t", 1) in partitions.all
+
+
+async def test_what_a_list_of_all_leaves_out_stays_if_its_topic_is_to_be_kept(here: Station) -> None:
+    partitions = here.context.partitions
+    await partitions.apply([state(0), state(1)], is_full=False)
+    await partitions.apply([state(1)], is_full=True, kept_topics=["t"])
+    assert set(partitions.all) == {("t", 0), ("t", 1)}
+
+
+async def test_a_session_that_is_over_gives_no_roles(here: Station) -> None:
+    partitions = here.context.partitions
+    asking = partitions.apply([state()], is_full=False)
+    partitions.drop_roles()
+    assert await asking == {("t", 0): ErrorCode.STALE_BROKER_EPOCH}
+    assert partitions.get("t", 0).leadership is None
+    assert await partitions.apply([state()], is_full=True) == {}
+    assert partitions.get("t", 0).leadership is not None
 
 
 async def test_a_partition_that_is_deleted_is_gone(here: Station) -> None:

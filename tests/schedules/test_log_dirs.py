@@ -1,0 +1,131 @@
+"""Schedules about log directories: what is made in one while the cluster changes, and one that fails.
+
+L is the leader, F and G follow. Broker C has no replica: it is the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from minikafka.broker.replicas.partitions import Name, Partitions
+from minikafka.broker.replicas.turns import Turns
+from minikafka.broker.zookeeper.znodes import broker_path
+from minikafka.storage.log_dirs import LogDirs
+from tests.schedules.stage import must, must_agree, must_fail, play
+from tests.sim.client import TOPIC
+from tests.sim.cluster import SimCluster
+
+L, F, G, C = 1, 2, 3, 4
+
+TWO_DIRS = {"log.dirs": "/a,/b"}
+SLOW_SECONDS = 4.0
+
+
+def _logs(cluster: SimCluster, broker_id: int, *paths: str) -> list[str]:
+    """All that lies in the log directories of a broker and is, or was, the first partition."""
+    disk = cluster.nodes[broker_id].disk
+    return [f"{path}/{name}" for path in paths for name in disk.list(path) if str(name).startswith(f"{TOPIC}-0")]
+
+
+async def _make_slowly(cluster: SimCluster) -> None:
+    """Have the topic made, with L in the middle of making its log."""
+    cluster.nodes[L].slowness_seconds = SLOW_SECONDS
+    cluster.background(cluster.client.create_topic(C, [(L, F, G)], {}))
+    await cluster.until(lambda: any(each.creating for each in _partitions(cluster, L).log_dirs.dirs))
+
+
+def _partitions(cluster: SimCluster, broker_id: int) -> Partitions:
+    context = cluster.nodes[broker_id].broker.context
+    assert context is not None
+    return context.partitions
+
+
+# ------------------------------------------------------------------------------------- a log that is made while ...
+
+
+async def controller_that_dies_while_a_log_is_made() -> None:
+    """C dies while L makes a log, and the connection is lost on which L was told to. The next controller tells all
+    roles again. There must be one log in the end: with two, L could never be started again.
+    """
+    cluster = await SimCluster.start(4, TWO_DIRS)
+    await _make_slowly(cluster)
+    cluster.kill(C)
+    cluster.expire_dead()
+    await cluster.until(lambda: cluster.controller_id not in (None, C))
+    await cluster.wait(10 * SLOW_SECONDS)
+    cluster.nodes[L].slowness_seconds = 0
+    must(len(_logs(cluster, L, "/a", "/b")) == 1, f"the log is there as {_logs(cluster, L, '/a', '/b')}")
+    await cluster.until_in_sync(L, F, G)
+    cluster.kill(L)
+    await cluster.boot(L)
+    await cluster.until_in_sync(L, F, G)
+    await must_agree(cluster, L, F, G)
+
+
+def work_ends_with_its_request(patch: pytest.MonkeyPatch) -> None:
+    def take(self: Turns, act: Callable[[], Awaitable[Any]], name: str) -> asyncio.Future[Any]:
+        async def run() -> Any:
+            async with self._one_at_a_time:
+                return await act()
+
+        return asyncio.ensure_future(run())
+
+    def dir_of(self: LogDirs, name: Name) -> object:
+        return next((each for each in self.online if name in each.logs), None)
+
+    patch.setattr(Turns, "take", take)
+    patch.setattr(LogDirs, "dir_of", dir_of)
+
+
+async def session_that_ends_while_a_log_is_made() -> None:
+    """L is to lead a new partition, and its session is over before the log is made. F leads; that L has its log now
+    is no reason to lead as well.
+    """
+    cluster = await SimCluster.start(4, TWO_DIRS)
+    await _make_slowly(cluster)
+    coord = cluster.nodes[L].coord
+    assert coord is not None
+    cluster.expire(L)
+    coord.hold("create", broker_path(L))
+    await cluster.until_leads(F)
+    await cluster.until(lambda: cluster.has_replica(L))
+    await cluster.wait(SLOW_SECONDS)
+    must(not cluster.leads(L), "a broker without a session leads")
+    cluster.nodes[L].slowness_seconds = 0
+    coord.release()
+    await cluster.until_in_sync(L, F, G)
+
+
+def the_fence_is_passed_once(patch: pytest.MonkeyPatch) -> None:
+    def drop_roles(self: Partitions) -> None:
+        for partition in self.all.values():
+            partition.resign()
+
+    patch.setattr(Partitions, "drop_roles", drop_roles)
+
+
+# ------------------------------------------------------------------------------------------------------------ the tests
+
+STORIES: list[Any] = [
+    controller_that_dies_while_a_log_is_made,
+    session_that_ends_while_a_log_is_made,
+]
+
+MUTANTS: list[Any] = [
+    (controller_that_dies_while_a_log_is_made, work_ends_with_its_request),
+    (session_that_ends_while_a_log_is_made, the_fence_is_passed_once),
+]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_schedule(story: Any) -> None:
+    play(story)
+
+
+@pytest.mark.parametrize(("story", "mutation"), MUTANTS)
+def test_rule_is_needed(story: Any, mutation: Any) -> None:
+    must_fail(story, mutation)
