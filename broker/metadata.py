@@ -39,7 +39,8 @@ class Metadata:
         self._is_known = False
         self._changed = asyncio.Event()
         self.on_topics_deleted: Callable[[Collection[str]], None] = _ignore
-        """Called with the names of topics that were there and are not any more."""
+        """Called with the names of topics that the controller says are deleted. One that it does not mention may be
+        there all the same: it could not make sense of it."""
 
     @property
     def is_known(self) -> bool:
@@ -59,7 +60,6 @@ class Metadata:
         self.controller_epoch = told.controller_epoch
         self.brokers = {broker.broker_id: broker for broker in told.brokers}
         self.broker_epochs = {broker.broker_id: broker.broker_epoch for broker in told.brokers}
-        before = set(self.topics) if told.is_full else set(told.deleted_topics)
         if told.is_full:
             self.topics.clear()
             self._names.clear()
@@ -68,7 +68,7 @@ class Metadata:
             self._forget(name)
         for state in told.partitions:
             self._put(state)
-        if gone := before - self.topics.keys():
+        if gone := set(told.deleted_topics) - self.topics.keys():
             self.on_topics_deleted(gone)
         self._tell()
 

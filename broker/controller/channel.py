@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from minikafka.broker.controller.gate import Gate
 from minikafka.broker.controller.state import Broker, Cluster, Name
@@ -198,7 +198,8 @@ class Channel:
         ]
         try:
             if states or is_full:
-                request = LeaderAndIsrRequest(**self._fence(), partitions=states, is_full=is_full)
+                kept = cluster.kept_topics() if is_full else []
+                request = LeaderAndIsrRequest(**self._fence(), partitions=states, is_full=is_full, kept_topics=kept)
                 answer = await self._ask(request, LeaderAndIsrResponse)
                 names = [(each.topic, each.partition) for each in states]
                 self._sender.on_roles(self._heard(names, answer.errors))
@@ -218,13 +219,15 @@ class Channel:
         is_full, self._all_metadata = self._all_metadata, False
         names, self._metadata = _split(self._metadata, len(self._metadata) if is_full else PARTITIONS_MAX)
         deleted, self._deleted = self._deleted, {}
+        if is_full:
+            deleted |= dict.fromkeys(each.name for each in cluster.topics.values() if each.is_deleted)
         self._brokers_changed = bool(self._metadata)
         found = cluster.partitions() if is_full else filter(None, map(cluster.partition, names))
         request = UpdateMetadataRequest(
             **self._fence(),
             brokers=cluster.wire_brokers(),
             partitions=[cluster.wire_state(each) for each in found if each.state and not each.topic.is_deleted],
-            deleted_topics=[] if is_full else list(deleted),
+            deleted_topics=list(deleted),
             is_full=is_full,
         )
         try:
@@ -247,7 +250,7 @@ class Channel:
             raise
         self._sender.on_stopped(self._heard(stops, answer.errors))
 
-    def _fence(self) -> dict[str, int]:
+    def _fence(self) -> dict[str, Any]:
         return {
             "controller_id": self._sender.controller_id,
             "controller_epoch": self._sender.controller_epoch,

@@ -196,8 +196,7 @@ class Controller:
         await self._writer.read(self._coord.sync)
         self.cluster.brokers = await read_brokers(self._writer, self._waker)
         names = await read_topic_names(self._writer, TOPICS, self._waker)
-        for found in await read_topics(self._writer, self._waker, names):
-            self.cluster.put_topic(*found)
+        await self._read_topics(names)
         await self._writer.adopt_states(self.cluster.partitions())
         log.info(
             "epoch %d: %d brokers, %d topics, %d partitions",
@@ -256,30 +255,37 @@ class Controller:
     async def _on_topics(self) -> None:
         """Topics came and went."""
         names = await read_topic_names(self._writer, TOPICS, self._waker)
-        self._forget_topics(self.cluster.topics.keys() - set(names))
-        new = [name for name in names if name not in self.cluster.topics]
-        for found in await read_topics(self._writer, self._waker, new):
-            self.cluster.put_topic(*found)
+        gone = self.cluster.topics.keys() - set(names)
+        for name in gone:
+            self._coord.forget(self._waker, topic_path(name))
+        self._forget_topics(gone)
+        self.cluster.damaged &= set(names)
+        await self._read_topics(name for name in names if name not in self.cluster.topics)
         await self._start_partitions()
 
     async def _on_topic_nodes(self, names: Iterable[str]) -> None:
-        """Topics may have got more partitions."""
-        known = [name for name in names if name in self.cluster.topics]
-        found = await read_topics(self._writer, self._waker, known)
-        # A topic of this name, but another one: somebody else has removed the first.
-        self._forget_topics(
-            {each.name for each in found if self.cluster.topics[each.name].topic_id != each.node.topic_id}
-        )
-        for each in found:
-            self.cluster.put_topic(*each)
+        """Topics may have got more partitions, or a node that makes sense again."""
+        await self._read_topics(name for name in names if name in self.cluster.topics or name in self.cluster.damaged)
         await self._start_partitions()
+
+    async def _read_topics(self, names: Iterable[str]) -> None:
+        """Take over what the nodes of topics say; what was known of one that makes no sense any more holds on."""
+        for name, node, version in await read_topics(self._writer, self._waker, names):
+            known = self.cluster.topics.get(name)
+            if node is not None:
+                if known is not None and known.topic_id != node.topic_id:
+                    # A topic of this name, but another one: somebody else has removed the first.
+                    self._forget_topics([name])
+                self.cluster.put_topic(name, node, version)
+                self.cluster.damaged.discard(name)
+            elif known is None:
+                self.cluster.damaged.add(name)
 
     def _forget_topics(self, names: Iterable[str]) -> None:
         gone = list(names)
         for name in gone:
             self.cluster.topics.pop(name)
             self._deletions.forget(name)
-            self._coord.forget(self._waker, topic_path(name))
         if gone:
             self._channels.tell_metadata(deleted=gone)
 
@@ -337,10 +343,13 @@ class Controller:
                 changes += [] if state is None else [(each, state)]
         if not changes:
             return
-        if await self._writer.create_states(changes):
-            await self._leaders.repair()
+        found = await self._writer.create_states(changes)
+        if found:
+            # Somebody made them before, so there may be logs of them.
+            await self._leaders.take_over(found)
+            self._channels.tell_roles(found)
         started = [each for each, _ in changes if each.state is not None]
-        heard = self._channels.tell_roles(started, is_new=True)
+        heard = self._channels.tell_roles([each for each in started if each not in found], is_new=True)
         self._work.spawn(self._announce(started, heard), "announcing partitions")
 
     async def _announce(self, partitions: list[Partition], heard: list[asyncio.Future[None]]) -> None:

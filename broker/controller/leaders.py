@@ -89,21 +89,21 @@ class Leaders:
 
     # ------------------------------------------------------------------------------------------------ failures
 
-    async def take_over(self) -> None:
-        """The same as `repair`, for who comes after a time without a controller.
+    async def take_over(self, partitions: Iterable[Partition] | None = None) -> None:
+        """The same as `repair`, after a time in which no controller looked after all, or some of the partitions.
 
         Brokers may have been restarted meanwhile, and may have lost their last records; then they are alive, but not in
         sync any more. A leader has to have another epoch, too: else what it writes now looks like what it has lost.
         """
-        await self._repair(self._taken_over)
+        await self._repair(self._taken_over, partitions)
 
     async def repair(self) -> None:
         """Give every partition the leader and the ISR that it should have by who is alive now."""
         await self._repair(self._repaired)
 
-    async def _repair(self, rule: Rule) -> None:
+    async def _repair(self, rule: Rule, partitions: Iterable[Partition] | None = None) -> None:
         await self._learn_configs()
-        changed = await self.change(self._cluster.partitions(), rule)
+        changed = await self.change(self._cluster.partitions() if partitions is None else partitions, rule)
         if changed:
             leaderless = sum(each.leader == NO_LEADER for each in changed)
             log.info("%d partitions changed, %d of them have no leader", len(changed), leaderless)

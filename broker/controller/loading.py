@@ -1,7 +1,7 @@
 """Reading from ZooKeeper what the controller goes by, with a waker that tells when to read again.
 
 A node that makes no sense is reported and passed over: one topic that somebody has damaged must not keep the others
-from being led.
+from being led. But it is there, and whatever brokers have of it is not to be touched.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ log: Final = logging.getLogger(__name__)
 
 
 class FoundTopic(NamedTuple):
+    """A topic; without what its node says if that makes no sense."""
+
     name: str
-    node: TopicNode
+    node: TopicNode | None
     version: int
 
 
@@ -66,13 +68,14 @@ async def read_topics(writer: Writer, waker: Waker, names: Iterable[str]) -> lis
         path = topic_path(name)
         try:
             data, stat = await writer.coord.get(path, waker)
-            return FoundTopic(name, TopicNode.decode(path, data), stat.version)
         except NoNode:
             writer.coord.forget(waker, path)
             return None
+        try:
+            return FoundTopic(name, TopicNode.decode(path, data), stat.version)
         except BadNode as error:
             log.error("%s", error)
-            return None
+            return FoundTopic(name, None, stat.version)
 
     found = await writer.read_all(names, read_topic)
     return [each for each in found if each is not None]

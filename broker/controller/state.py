@@ -89,6 +89,8 @@ class Cluster:
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[str, Topic] = {}
+        # Topics that are there, and whose nodes make no sense.
+        self.damaged: set[str] = set()
         self.shutting_down: set[int] = set()
         # Replicas in log directories that failed, by broker.
         self.broken: dict[int, set[Name]] = {}
@@ -107,6 +109,15 @@ class Cluster:
                 new.append(Partition(topic, index, assignment))
                 topic.partitions[index] = new[-1]
         return new
+
+    def kept_topics(self) -> list[str]:
+        """Topics that exist without all their replicas being given a role: what they have on disk is still theirs."""
+        unsettled = (
+            each.name
+            for each in self.topics.values()
+            if each.is_deleted or any(partition.state is None for partition in each.partitions.values())
+        )
+        return [*unsettled, *self.damaged]
 
     def partition(self, name: Name) -> Partition | None:
         topic = self.topics.get(name[0])
