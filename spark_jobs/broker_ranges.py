@@ -33,7 +33,7 @@ from minikafka.protocol.messages.fetch import (
 )
 from minikafka.protocol.records import BatchView, read_whole_batches
 from minikafka.spark_jobs.catalog import LossPolicy
-from minikafka.spark_jobs.committed import Visibility
+from minikafka.spark_jobs.committed import Aborted, Visibility
 from minikafka.spark_jobs.errors import LogNotReadable
 from minikafka.spark_jobs.link import Link
 from minikafka.spark_jobs.options import EARLIEST, ReaderConfig
@@ -98,7 +98,7 @@ class RangeReader:
         return offset if answer.records else self._wanted.stop
 
     def _visible(self, answer: FetchablePartitionResponse, batches: list[BatchView], start: int) -> Iterator[BatchView]:
-        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        aborted = [Aborted(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
         visibility = Visibility(aborted if self._config.reads_committed else None)
         for batch in batches:
             if batch.base_offset >= self._wanted.stop:

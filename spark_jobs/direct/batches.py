@@ -65,6 +65,25 @@ def iter_batches(segments: Iterable[Mapped], start: int, stop: int) -> Iterator[
                 yield batch
 
 
+def find_end(directory: Path, wanted: int) -> int:
+    """The offset after the last whole batch of a partition, or at least `wanted` if there are as many."""
+    segments = find_segments(directory)
+    if not segments or segments[-1].base_offset >= wanted:
+        return segments[-1].base_offset if segments else 0
+    end = segments[-1].base_offset
+    for segment, data in map_segments(directory, end, wanted):
+        end = max(end, segment.base_offset)
+        position = _find(segment, data, wanted)
+        while position < len(data) and end < wanted:
+            try:
+                batch = BatchView(data, position)
+            except CorruptRecord:
+                break
+            position += batch.size
+            end = batch.next_offset
+    return end
+
+
 def _find(segment: Segment, data: memoryview, offset: int) -> int:
     """Where to begin for an offset: by the index if it tells the truth, otherwise at the beginning."""
     entries = read_small(segment.file(INDEX_SUFFIX), lambda raw: parse_offset_index(raw, segment.base_offset)) or []

@@ -10,15 +10,11 @@ import numpy as np
 
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.records import read_columns
+from minikafka.spark_jobs.catalog import LossPolicy
+from minikafka.spark_jobs.committed import Aborted
 from minikafka.spark_jobs.direct.batches import iter_batches, map_segments
-from minikafka.spark_jobs.direct.files import (
-    Replica,
-    Segment,
-    find_replicas,
-    find_segments,
-    find_snapshots,
-    read_small,
-)
+from minikafka.spark_jobs.direct.copies import Replica, find_replicas
+from minikafka.spark_jobs.direct.files import Segment, find_segments, find_snapshots, read_small
 from minikafka.spark_jobs.errors import BadOption, LogNotReadable
 from minikafka.spark_jobs.options import Selection, SourceOptions
 from minikafka.storage.formats import (
@@ -41,13 +37,14 @@ class DirectCatalog:
     def __init__(self, options: SourceOptions) -> None:
         self._selection = options.selection
         self._reads_committed = options.config.reads_committed
-        self._replicas = find_replicas(options.log_dirs)
+        policy = LossPolicy(options.fail_on_data_loss)
+        self._replicas = find_replicas(options.log_dirs, lambda tp: _is_selected(options.selection, tp), policy)
 
     def replica(self, tp: TopicPartition) -> Replica:
         return self._replicas[tp]
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        found = tuple(sorted(tp for tp in self._replicas if _is_selected(self._selection, tp)))
+        found = tuple(sorted(self._replicas))
         there: set[object] = {*found} if self._selection.partitions else {tp.topic for tp in found}
         missing = [each for each in (*self._selection.topics, *self._selection.partitions) if each not in there]
         if missing:
@@ -61,7 +58,7 @@ class DirectCatalog:
         ends = {}
         for tp in partitions:
             replica = self._replicas[tp]
-            end = max(replica.high_watermark, first_offset(replica))
+            end = max(replica.stop, first_offset(replica))
             ends[tp] = last_stable_offset(replica, end) if self._reads_committed else end
         return ends
 
@@ -106,15 +103,15 @@ def _known_producers(replica: Replica, end: int) -> tuple[int, dict[int, int]]:
     return 0, {}
 
 
-def aborted_transactions(directory: Path, start: int, stop: int) -> list[tuple[int, int]]:
-    """Producers and first offsets of the aborted transactions that reach into [start, stop)."""
-    found: list[tuple[int, int]] = []
+def aborted_transactions(directory: Path, start: int, stop: int) -> list[Aborted]:
+    """The aborted transactions that reach into [start, stop)."""
+    found: list[Aborted] = []
     for segment in find_segments(directory):
         # The index of the segment that a transaction ends in has it.
         if segment.stop is None or segment.stop > start:
             aborted = _read_aborted(segment.file(TXN_INDEX_SUFFIX))
             found += [
-                (txn.producer_id, txn.first_offset)
+                Aborted(txn.producer_id, txn.first_offset, txn.last_offset)
                 for txn in aborted
                 if txn.last_offset >= start and txn.first_offset < stop
             ]

@@ -13,7 +13,7 @@ from minikafka.protocol.records import BatchView
 from minikafka.spark_jobs.batch_reader import plan
 from minikafka.spark_jobs.catalog import LossPolicy
 from minikafka.spark_jobs.committed import Visibility
-from minikafka.spark_jobs.direct.batches import iter_batches, map_segments
+from minikafka.spark_jobs.direct.batches import find_end, iter_batches, map_segments
 from minikafka.spark_jobs.direct.catalog import DirectCatalog, aborted_transactions
 from minikafka.spark_jobs.options import SourceOptions
 from minikafka.spark_jobs.partition import RangePartition
@@ -48,12 +48,19 @@ class DirectBatchReader(DataSourceReader):
 
 def read_files(options: SourceOptions, directory: Path, wanted: OffsetRange) -> Iterator[BatchView]:
     """The batches of a range that a reader may see."""
+    tp, policy = TopicPartition(wanted.topic, wanted.partition), LossPolicy(options.fail_on_data_loss)
+    # Before the files are mapped: indexes that are deleted meanwhile cannot be read any more, as mapped files can.
+    aborted = aborted_transactions(directory, wanted.start, wanted.stop) if options.config.reads_committed else None
     segments = map_segments(directory, wanted.start, wanted.stop)
     first = segments[0].segment.base_offset if segments else wanted.stop
-    tp = TopicPartition(wanted.topic, wanted.partition)
-    start = LossPolicy(options.fail_on_data_loss).clip(tp, wanted.start, min(first, wanted.stop))
-    aborted = aborted_transactions(directory, start, wanted.stop) if options.config.reads_committed else None
+    reached = start = policy.clip(tp, wanted.start, min(first, wanted.stop))
     visibility = Visibility(aborted)
     for batch in iter_batches(segments, start, wanted.stop):
+        reached = batch.next_offset
         if visibility.shows(batch) and batch.record_count:
             yield batch
+    # Compaction may have left nothing of the end of a range, but never takes the end of a log.
+    if reached < wanted.stop:
+        end = find_end(directory, wanted.stop)
+        if end < wanted.stop:
+            policy.report(f"{directory} ends at {end}, before {wanted}")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.protocol.records import BatchBuilder, BatchView, Compression, iter_records
-from minikafka.spark_jobs.committed import Visibility
+from minikafka.spark_jobs.committed import Aborted, Visibility
 from minikafka.spark_jobs.errors import LogNotReadable
 from minikafka.spark_jobs.planning import OffsetRange
 from minikafka.spark_jobs.rows import arrow_batches
@@ -132,11 +132,24 @@ def test_header_keys_that_are_no_text() -> None:
     assert made.column("headers").to_pylist() == [[{"key": "\ufffd", "value": b"x"}]]
 
 
-def test_nothing_is_hidden_from_those_who_read_all() -> None:
+def transactional_batch(base_offset: int) -> BatchView:
     builder = BatchBuilder()
     builder.append(0, None, b"v")
-    batch = BatchView(builder.build(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True))
+    return BatchView(
+        builder.build(base_offset=base_offset, producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    )
+
+
+def test_nothing_is_hidden_from_those_who_read_all() -> None:
+    batch = transactional_batch(0)
     assert Visibility(None).shows(batch)
     assert Visibility([]).shows(batch)
-    assert not Visibility([(5, 0)]).shows(batch)
-    assert Visibility([(6, 0)]).shows(batch)
+    assert not Visibility([Aborted(5, 0)]).shows(batch)
+    assert Visibility([Aborted(6, 0)]).shows(batch)
+
+
+def test_an_aborted_transaction_ends_though_its_marker_is_gone() -> None:
+    """Compaction may have removed it since the index was read."""
+    batch = transactional_batch(20)
+    assert Visibility([Aborted(5, 3, 9), Aborted(5, 10, 19)]).shows(batch)
+    assert not Visibility([Aborted(5, 3, 9), Aborted(5, 20, 25)]).shows(batch)

@@ -12,13 +12,17 @@ import pyarrow as pa
 import pytest
 
 from minikafka.client.structs import TopicPartition
+from minikafka.protocol.records import BatchView
 from minikafka.spark_jobs.batch_reader import plan, read_from_broker
 from minikafka.spark_jobs.broker_catalog import BrokerCatalog
+from minikafka.spark_jobs.direct import reader as reader_module
+from minikafka.spark_jobs.direct.batches import Mapped, map_segments
 from minikafka.spark_jobs.direct.catalog import DirectCatalog
 from minikafka.spark_jobs.direct.reader import DirectBatchReader
 from minikafka.spark_jobs.errors import BadOption, DataLoss, LogNotReadable
 from minikafka.spark_jobs.link import link_to
 from minikafka.spark_jobs.options import SourceOptions, Use, parse_source_options
+from minikafka.storage.formats import encode_partition_metadata, segment_name
 from tests.compat.running import Cluster
 from tests.spark.running import Sent, Topics
 
@@ -173,6 +177,90 @@ def test_the_best_of_several_copies(topics: Topics, log_dir: Path, topic: str, t
     options = parse_source_options({"logDirs": f"{older},{log_dir}", "subscribe": topic}, Use.BATCH_READ)
     catalog = DirectCatalog(options)
     assert catalog.replica(TopicPartition(topic, 0)).directory.parent == log_dir
+
+
+def cut_short(copy: Path, topic: str) -> int:
+    """Take the last batches of a log away, as losing power can; the offset it ends at then."""
+    path = max((copy / f"{topic}-0").glob("*.log"))
+    data = path.read_bytes()
+    positions, position = [], 0
+    while position < len(data):
+        positions.append(position)
+        position += BatchView(data, position).size
+    path.write_bytes(data[: positions[-2]])
+    return BatchView(data, positions[-2]).base_offset
+
+
+def test_a_log_that_is_shorter_than_its_high_watermark(
+    topics: Topics, log_dir: Path, topic: str, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.send(topic, [b"%d" % number * 20 for number in range(100)], compression_type="none", max_batch_size=500)
+    wait_for_checkpoint(log_dir, topic, {0: 100})
+    whole = read_broker(topics, topic)
+    copy = copy_of(log_dir, topic, tmp_path / "short", 100)
+    lenient = direct_options(copy, topic, failOnDataLoss="false")
+    reader = DirectBatchReader(lenient)
+    planned = reader.partitions()
+    end = cut_short(copy, topic)
+    assert 0 < end < 100
+    with pytest.raises(DataLoss, match=f"{topic}-0 ends at {end} in .*, but is known to be committed up to 100"):
+        read_direct(direct_options(copy, topic))
+    assert read_direct(lenient).equals(whole[:end])
+    # Cut short between planning and reading.
+    with pytest.raises(DataLoss, match=f"ends at {end}, before {topic}-0"):
+        [*DirectBatchReader(direct_options(copy, topic)).read(planned[0])]
+    assert sum(batch.num_rows for batch in reader.read(planned[0])) == end
+    # Nothing is missing as long as one copy is complete, though its watermark was written down earlier.
+    complete = copy_of(log_dir, topic, tmp_path / "complete", 99)
+    both = parse_source_options({"logDirs": f"{copy},{complete}", "subscribe": topic}, Use.BATCH_READ)
+    with pytest.raises(DataLoss, match=r"ends at 99 in .*complete"):
+        read_direct(both)
+    (complete / "replication-offset-checkpoint").write_text(f"0\n1\n{topic} 0 100\n")
+    assert DirectCatalog(both).replica(TopicPartition(topic, 0)).directory.parent == complete
+
+
+def test_a_directory_of_a_topic_that_was_deleted(topics: Topics, log_dir: Path, topic: str, tmp_path: Path) -> None:
+    topics.create(topic, 2)
+    topics.send(topic, [b"new"])
+    wait_for_checkpoint(log_dir, topic, {0: 1, 1: 0})
+    old = copy_of(log_dir, topic, tmp_path, 1000)
+    both = {"logDirs": f"{old},{log_dir}", "subscribe": topic, "failOnDataLoss": "false"}
+    assert len(DirectCatalog(parse_source_options(both, Use.BATCH_READ)).partitions()) == 2
+    # Another partition of the topic is enough to see it.
+    (old / f"{topic}-0").rename(old / f"{topic}-7")
+    (old / f"{topic}-7" / "partition.metadata").write_bytes(encode_partition_metadata(bytes(range(16))))
+    with pytest.raises(LogNotReadable, match=f"different topics called '{topic}'") as raised:
+        DirectCatalog(parse_source_options(both, Use.BATCH_READ))
+    assert str(old / f"{topic}-7") in str(raised.value) and str(log_dir) in str(raised.value)
+    # Which is nothing to those who read another one.
+    other = {"logDirs": both["logDirs"], "subscribePattern": "none"}
+    assert not DirectCatalog(parse_source_options(other, Use.BATCH_READ)).partitions()
+
+
+def test_indexes_that_are_deleted_while_a_task_begins(
+    topics: Topics, log_dir: Path, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create(topic, configs={"segment.bytes": "2000"})
+    for _ in range(10):
+        topics.transact(topic, f"{topic}-a", [b"aborted" * 10] * 5, commit=False)
+    topics.send(topic, [b"end"])
+    wait_for_checkpoint(log_dir, topic, {0: 61})
+    copy = copy_of(log_dir, topic, tmp_path, 61)
+
+    def map_and_lose(directory: Path, start: int, stop: int) -> list[Mapped]:
+        mapped = map_segments(directory, start, stop)
+        for path in (copy / f"{topic}-0").glob("0*"):
+            if not path.name.startswith(segment_name(mapped[-1].segment.base_offset)):
+                path.unlink()
+        return mapped
+
+    options = direct_options(copy, topic, kafka__isolation__level="read_committed")
+    (partition,) = DirectBatchReader(options).partitions()
+    monkeypatch.setattr(reader_module, "map_segments", map_and_lose)
+    assert len([*copy.rglob("*.txnindex")]) > 1
+    (rows,) = DirectBatchReader(options).read(partition)
+    assert rows.column("value").to_pylist() == [b"end"]
 
 
 def copy_of(log_dir: Path, topic: str, folder: Path, high_watermark: int) -> Path:
