@@ -43,6 +43,7 @@ from minikafka.broker.routes import all_routes
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork, Work
 from minikafka.broker.zookeeper.coord import Coord, Disconnected
+from minikafka.broker.zookeeper.dir_failures import DirFailures
 from minikafka.broker.zookeeper.registration import allocate_broker_id, ensure_cluster_id, ensure_persistent_paths
 from minikafka.broker.zookeeper.zk import ZkCoord
 from minikafka.broker.zookeeper.znodes import BrokerNode, Endpoint
@@ -182,6 +183,9 @@ class Broker:
         proposals = IsrProposals(context, self._link)
         context.partitions.on_role_changed = self._on_role_changed
         context.partitions.on_proposal = proposals.add
+        failures = DirFailures(context.coord, context.broker_id)
+        context.partitions.on_dir_failed = failures.add
+        self._spawn(failures.run(), "failed log directories")
         self._spawn(proposals.run(), "proposals for the ISR")
         self._spawn(proposals.watch_lag(), "followers' lag")
         assert self._coordinators is not None

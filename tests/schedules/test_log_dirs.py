@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from minikafka.broker.replicas.partitions import Name, Partitions
 from minikafka.broker.replicas.turns import Turns
+from minikafka.broker.zookeeper import dir_failures
+from minikafka.broker.zookeeper.coord import Disconnected
+from minikafka.broker.zookeeper.dir_failures import DirFailures
+from minikafka.broker.zookeeper.topic_nodes import LOG_DIR_EVENT_PREFIX
 from minikafka.broker.zookeeper.znodes import broker_path
+from minikafka.storage.errors import StorageError
 from minikafka.storage.log_dirs import LogDirs
-from tests.schedules.stage import must, must_agree, must_fail, play
+from tests.schedules.stage import must, must_agree, must_fail, must_hold, play
 from tests.sim.client import TOPIC
 from tests.sim.cluster import SimCluster
 
@@ -108,16 +114,93 @@ def the_fence_is_passed_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partitions, "drop_roles", drop_roles)
 
 
+# ------------------------------------------------------------------------------------------------- a directory fails
+
+
+def _fail_dir(cluster: SimCluster, broker_id: int) -> None:
+    """The disk below the log of the first partition fails; the broker has others."""
+    partition = cluster.partition(broker_id)
+    cluster.nodes[broker_id].process.run(partition.disk_failure, StorageError("the disk is gone"))
+
+
+async def directory_that_fails() -> None:
+    """One of two disks of L fails. L lives on, and so does its session: it has to say itself that it cannot lead any
+    more what was there. F leads then, and has what was acknowledged. What L has on its other disk it still leads.
+    """
+    cluster = await SimCluster.start(4, TWO_DIRS)
+    await cluster.create_topic([(L, F, G), (L, F, G)])
+    await cluster.client.produce(L, b"m1")
+    _fail_dir(cluster, L)
+    await cluster.wait(5)
+    must(cluster.state().leader == F and cluster.state().isr == (F, G), f"nobody serves it: {cluster.state()}")
+    await cluster.client.produce(F, b"m2")
+    must_hold(cluster, F, b"m1", b"m2")
+    assert cluster.state(1).leader == L
+    await cluster.client.produce(L, b"m3", partition=1)
+    must(not _events(cluster), "what the controller has seen to is still there")
+
+
+async def directory_that_fails_without_zookeeper() -> None:
+    """The same while L does not reach ZooKeeper: it says so as soon as it does."""
+    cluster = await SimCluster.start(4, TWO_DIRS)
+    await cluster.create_topic([(L, F, G), (L, F, G)])
+    cluster.cut_zookeeper(L)
+    _fail_dir(cluster, L)
+    await cluster.wait(1)
+    cluster.heal_zookeeper(L)
+    await cluster.wait(5)
+    must(cluster.state().leader == F, f"nobody serves it: {cluster.state()}")
+    assert cluster.state(1).leader == L
+
+
+async def only_directory_that_fails() -> None:
+    """L has one disk, and is about to end when that fails. Whether or not it still says so, the others lead."""
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic()
+    await cluster.client.produce(L, b"m1")
+    _fail_dir(cluster, L)
+    await cluster.wait(0.1)
+    cluster.kill(L)
+    cluster.expire_dead()
+    await cluster.until_leads(F)
+    await cluster.client.produce(F, b"m2")
+    must_hold(cluster, F, b"m1", b"m2")
+    await cluster.boot(L)
+    await cluster.until_in_sync(L, F, G)
+    await must_agree(cluster, L, F, G)
+
+
+def _events(cluster: SimCluster) -> list[str]:
+    return [path for path in cluster.zookeeper.nodes if path.startswith(LOG_DIR_EVENT_PREFIX)]
+
+
+def nobody_is_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DirFailures, "add", lambda self, _: None)
+
+
+def it_is_said_once(patch: pytest.MonkeyPatch) -> None:
+    async def once(coord: object, ask: Callable[[], Awaitable[None]]) -> None:
+        with suppress(Disconnected):
+            await ask()
+
+    patch.setattr(dir_failures, "insist", once)
+
+
 # ------------------------------------------------------------------------------------------------------------ the tests
 
 STORIES: list[Any] = [
     controller_that_dies_while_a_log_is_made,
     session_that_ends_while_a_log_is_made,
+    directory_that_fails,
+    directory_that_fails_without_zookeeper,
+    only_directory_that_fails,
 ]
 
 MUTANTS: list[Any] = [
     (controller_that_dies_while_a_log_is_made, work_ends_with_its_request),
     (session_that_ends_while_a_log_is_made, the_fence_is_passed_once),
+    (directory_that_fails, nobody_is_told),
+    (directory_that_fails_without_zookeeper, it_is_said_once),
 ]
 
 
