@@ -153,8 +153,14 @@ def make_ssl_context(config: ClientConfig) -> ssl.SSLContext | None:
         context = ssl.create_default_context(cafile=config.ssl_cafile)
         context.check_hostname = config.ssl_check_hostname
         if config.ssl_certfile is not None:
-            context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, config.ssl_password)
+            password = _no_password if config.ssl_password is None else config.ssl_password
+            context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, password)
     except OSError as error:
         # SSLError is one too. The text of neither has the password.
         raise ConfigError(f"the TLS files cannot be used: {error}") from None
     return context
+
+
+def _no_password() -> str:
+    """Asked for only if the key is encrypted. Without it OpenSSL would ask at the terminal, and all the loop wait."""
+    raise ConfigError("the private key is encrypted, and there is no ssl_password")

@@ -90,7 +90,7 @@ class Batch:
         self.keys: list[bytes | None] = []
         self.headers: dict[int, RecordHeaders] = {}
         self.runs: list[tuple[int, int]] = []
-        self.last_stamp = -1
+        self.last_stamp: int | None = None
         self.size = HEADER_BYTES
         # As it was sent.
         self.sequence = -1
@@ -191,7 +191,12 @@ class Batch:
             if not waiter.done():
                 waiter.set_result(None)
         for callback in callbacks or ():
-            callback()
+            try:
+                callback()
+            except Exception as error:
+                # Whatever a caller's code does, the batch and the others of its answer are done with.
+                details = {"message": f"a callback of a delivery to {self.topic_partition} failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(details)
 
     def release(self) -> int:
         """Let the records go; how many bytes they took."""
@@ -261,7 +266,10 @@ class Delivery:
         return _metadata(batch, index)
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Call when the outcome is known; at once if it is."""
+        """Call when the outcome is known; at once if it is.
+
+        What it raises later goes to the loop's exception handler.
+        """
         batch, _ = self._batch.find(self._index)
         if batch.is_done:
             callback(self)

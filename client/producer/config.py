@@ -16,6 +16,9 @@ from minikafka.protocol.compression import Compression
 COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS: Final = (0, 1, -1, "0", "1", "-1", "all")
 
+COMPRESSION_LEVELS: Final = {"gzip": (-1, 9), "lz4": (-1, 17), "zstd": (-(1 << 17), 22)}
+"""The lowest and the highest level of the codecs that have levels."""
+
 IN_FLIGHT_MAX: Final = 5
 """A broker remembers the last five batches of a producer, and takes a sixth that comes again for a new one."""
 
@@ -56,6 +59,7 @@ class ProducerConfig(ClientConfig):
         "lz4", "compression.type", "compression.codec", choices=(*COMPRESSION_TYPES, None)
     )
     compression_level: int | None = option(None, "compression.level")
+    """On the codec's own scale, for gzip, lz4 and zstd; others take no notice."""
     linger_ms: int | float = option(0, "linger.ms", "queue.buffering.max.ms", low=0)
     """How long a record waits for others to fill its batch; batches also grow while requests are in flight."""
     max_batch_size: int = option(1 << 18, "batch.size", low=1)
@@ -82,6 +86,7 @@ class ProducerConfig(ClientConfig):
         find_partitioner(self.partitioner)
         find_serializer(self.key_serializer)
         find_serializer(self.value_serializer)
+        self._check_level()
         if self.enable_idempotence and self.acks_wanted != -1:
             raise ConfigError("enable_idempotence needs acks='all'")
         if self.transactional_id is not None and not self.is_idempotent:
@@ -89,6 +94,13 @@ class ProducerConfig(ClientConfig):
         if self.is_idempotent and self.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
             raise ConfigError(
                 f"with enable_idempotence, max_in_flight_requests_per_connection is {IN_FLIGHT_MAX} at most"
+            )
+
+    def _check_level(self) -> None:
+        level, limits = self.compression_level, COMPRESSION_LEVELS.get(self.compression_type or "none")
+        if level is not None and limits is not None and not limits[0] <= level <= limits[1]:
+            raise ConfigError(
+                f"compression_level of {self.compression_type} is from {limits[0]} to {limits[1]}, not {level}"
             )
 
     @property
