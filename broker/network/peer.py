@@ -8,7 +8,6 @@ all that is in flight: who still wants an answer connects anew. What was asked m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -30,13 +29,35 @@ class PeerGone(Exception):
     """There is no connection to the broker, or there is none any more; what was asked may have been done."""
 
 
+class Asked:
+    """A request that was sent. Its answer is awaited as `answer`, and that wait can be interrupted."""
+
+    __slots__ = ("answer", "timer")
+
+    def __init__(self, answer: asyncio.Future[Any]) -> None:
+        self.answer = answer
+        self.timer: asyncio.TimerHandle | None = None
+
+    def interrupt(self) -> None:
+        """Let whoever waits go on with None; the answer itself will be in another future then."""
+        interrupted = self.answer
+        if not interrupted.done():
+            self.answer = interrupted.get_loop().create_future()
+            interrupted.set_result(None)
+
+    def give_up(self) -> None:
+        """Nobody wants the answer any more, nor to know why there is none."""
+        if not self.answer.cancel() and not self.answer.cancelled():
+            self.answer.exception()
+
+
 class Peer(asyncio.BufferedProtocol):
     """See the module's description."""
 
     def __init__(self, name: str, client_id: str, timeout_seconds: float, scratch: bytearray | None = None) -> None:
         self._name = name
         self._timeout_seconds = timeout_seconds
-        self._pipeline: Pipeline[asyncio.Future[Any]] = Pipeline(client_id)
+        self._pipeline: Pipeline[Asked] = Pipeline(client_id)
         self._reader = FrameReader(ANSWER_BYTES_MAX, scratch)
         self._transport: asyncio.Transport | None = None
         self._why_gone = "not connected yet"
@@ -68,27 +89,36 @@ class Peer(asyncio.BufferedProtocol):
 
     async def ask(self, request: Request, version: int, timeout_seconds: float | None = None) -> Any:
         """The answer to a Kafka request, decoded; PeerGone if there is none in time."""
-        send = self._pipeline.send
-        return await self._answer(lambda waiting: send(request, version, waiting), timeout_seconds)
+        return await self.send(request, version, timeout_seconds).answer
 
     async def ask_control(self, request: ControlMessage, answer: type[_A], timeout_seconds: float | None = None) -> _A:
         """The same for a request of the control plane."""
-        send = self._pipeline.send_control
-        found: _A = await self._answer(lambda waiting: send(request, answer, CONTROL_VERSION, waiting), timeout_seconds)
+        asked = self._new()
+        self._write(asked, self._pipeline.send_control(request, answer, CONTROL_VERSION, asked), timeout_seconds)
+        found: _A = await asked.answer
         return found
 
-    async def _answer(self, send: Callable[[asyncio.Future[Any]], list[Buffer]], timeout_seconds: float | None) -> Any:
+    def send(self, request: Request, version: int, timeout_seconds: float | None = None) -> Asked:
+        """Send a Kafka request at once; its answer can be waited for later."""
+        asked = self._new()
+        self._write(asked, self._pipeline.send(request, version, asked), timeout_seconds)
+        return asked
+
+    def _new(self) -> Asked:
         if self._transport is None:
             raise PeerGone(f"{self._name}: {self._why_gone}")
-        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._transport.writelines(send(waiting))
-        try:
-            async with asyncio.timeout(timeout_seconds or self._timeout_seconds):
-                return await waiting
-        except TimeoutError:
+        return Asked(asyncio.get_running_loop().create_future())
+
+    def _write(self, asked: Asked, parts: list[Buffer], timeout_seconds: float | None) -> None:
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        asked.timer = loop.call_later(timeout_seconds or self._timeout_seconds, self._expire, asked)
+        self._transport.writelines(parts)
+
+    def _expire(self, asked: Asked) -> None:
+        if not asked.answer.done():
             # Answers come in order, so none of the later ones can be had either.
             self._break("no answer in time")
-            raise PeerGone(f"{self._name}: no answer in time") from None
 
     def close(self) -> None:
         """Give up the connection, and with it what is in flight."""
@@ -106,10 +136,12 @@ class Peer(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for frame in self._reader.buffer_updated(nbytes):
-                waiting, answer = self._pipeline.receive(frame)
+                asked, answer = self._pipeline.receive(frame)
+                assert asked.timer is not None
+                asked.timer.cancel()
                 # Nobody waits any more if the task that asked was cancelled.
-                if not waiting.done():
-                    waiting.set_result(answer)
+                if not asked.answer.done():
+                    asked.answer.set_result(answer)
         except DecodeError as error:
             self._break(str(error))
 
@@ -122,6 +154,8 @@ class Peer(asyncio.BufferedProtocol):
             return
         self._why_gone = why
         transport.abort()
-        for waiting in self._pipeline.abandon():
-            if not waiting.done():
-                waiting.set_exception(PeerGone(f"{self._name}: {why}"))
+        for asked in self._pipeline.abandon():
+            assert asked.timer is not None
+            asked.timer.cancel()
+            if not asked.answer.done():
+                asked.answer.set_exception(PeerGone(f"{self._name}: {why}"))

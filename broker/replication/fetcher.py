@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from minikafka.broker.context import Context
 from minikafka.broker.network.net import Net
-from minikafka.broker.network.peer import Peer, PeerGone
+from minikafka.broker.network.peer import Asked, Peer, PeerGone
 from minikafka.broker.replication.controller_link import inter_broker_address
 from minikafka.broker.replication.ends import EARLIEST, LATEST, ask_offset
 from minikafka.broker.replication.following import Following, TruncatedBelowCommitted
@@ -67,7 +67,7 @@ class _Sent(NamedTuple):
     """A request on its way."""
 
     number: int
-    answer: asyncio.Task[FetchResponse]
+    asked: Asked
 
 
 class Fetcher:
@@ -91,6 +91,7 @@ class Fetcher:
         self._is_strict = context.partitions.flusher.durability is Durability.FSYNC
         self._unsynced: dict[Key, Following] = {}
         self._news = asyncio.Event()
+        self._interruptible: Asked | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -108,7 +109,12 @@ class Fetcher:
         self._stale[key] = None
         if self._is_strict and not following.is_on_disk:
             self._unsynced[key] = following
+        self._on_news()
+
+    def _on_news(self) -> None:
         self._news.set()
+        if self._interruptible is not None:
+            self._interruptible.interrupt()
 
     def remove(self, following: Following) -> None:
         key = following.key
@@ -192,14 +198,15 @@ class Fetcher:
                     self._pause(following, wait_ms)
 
     async def _exchange(self, peer: Peer) -> None:
-        """One request and its answer, or two if there is news."""
+        """One request and its answer, or more if there is news."""
         asking = [self._send(peer)]
         try:
-            if self._session.id and not await self._is_answered(asking[0].answer):
-                asking.append(self._send(peer))
             while asking:
+                answer = await self._answer(asking[0])
+                if answer is None:
+                    asking.append(self._send(peer))
+                    continue
                 sent = asking.pop(0)
-                answer = await sent.answer
                 if answer.error_code:
                     log.info("broker %d: a new session, %s", self.leader_id, ErrorCode(answer.error_code).name)
                     self._begin_session()
@@ -210,7 +217,20 @@ class Fetcher:
                 await self._take_all(answer, sent.number)
         finally:
             for each in asking:
-                each.answer.cancel()
+                each.asked.give_up()
+
+    async def _answer(self, sent: _Sent) -> FetchResponse | None:
+        """None if there is another partition to follow before the leader has anything to say."""
+        asked = sent.asked
+        if self._session.id and sent.number == self._number:
+            if self._news.is_set():
+                return None
+            self._interruptible = asked
+        try:
+            answer: FetchResponse | None = await asked.answer
+            return answer
+        finally:
+            self._interruptible = None
 
     def _send(self, peer: Peer) -> _Sent:
         self._news.clear()
@@ -220,16 +240,7 @@ class Fetcher:
         request = self._request()
         if self._session.id:
             self._session = _Session(self._session.id, self._session.epoch % _SESSION_EPOCH_MAX + 1)
-        return _Sent(self._number, asyncio.ensure_future(peer.ask(request, FETCH_VERSION)))
-
-    async def _is_answered(self, asking: asyncio.Task[FetchResponse]) -> bool:
-        """False if there is another partition to follow before the leader has anything to say."""
-        news = asyncio.ensure_future(self._news.wait())
-        try:
-            await asyncio.wait({asking, news}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            news.cancel()
-        return asking.done()
+        return _Sent(self._number, peer.send(request, FETCH_VERSION))
 
     def _request(self) -> FetchRequest:
         config = self._context.config.broker
@@ -354,7 +365,7 @@ class Fetcher:
         self._leave_out(following.key)
         self._delayed[following.key] = self._context.clock.monotonic_ms() + delay_ms
         # A little later than that, so that its time has surely come.
-        asyncio.get_running_loop().call_later((delay_ms + 1) / 1000, self._news.set)
+        asyncio.get_running_loop().call_later((delay_ms + 1) / 1000, self._on_news)
 
     async def _on_out_of_range(self, following: Following) -> None:
         """Our log ends after the leader's, or before its start."""

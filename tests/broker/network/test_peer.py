@@ -186,6 +186,38 @@ async def test_who_stops_waiting_disturbs_nobody(somebody: Somebody) -> None:
     peer.close()
 
 
+async def test_a_wait_is_interrupted_and_goes_on(somebody: Somebody) -> None:
+    go = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        await answering(reader, writer)
+
+    somebody.serve = serve
+    peer = await somebody.connect()
+    asked = peer.send(OFFSETS, 7)
+    waiting = asked.answer
+    asked.interrupt()
+    assert await waiting is None
+    go.set()
+    assert await asked.answer == ListOffsetsResponse(topics=[])
+    # Too late for that.
+    asked.interrupt()
+    assert asked.answer.done()
+    peer.close()
+
+
+async def test_what_is_given_up_is_nobodys_loss(somebody: Somebody) -> None:
+    """Whether it is still to come or has failed: an error that nobody looks at would be reported."""
+    peer = await somebody.connect()
+    early, late = peer.send(OFFSETS, 7), peer.send(OFFSETS, 7)
+    early.give_up()
+    peer.close()
+    late.give_up()
+    assert early.answer.cancelled()
+    assert isinstance(late.answer.exception(), PeerGone)
+
+
 @pytest.mark.parametrize(
     "sent",
     [
