@@ -72,10 +72,10 @@ def orders(rng: random.Random, count: int) -> Iterator[Row]:
 
 def generate(options: JobOptions, topic: str, generator: Generator, count: int, seed: int = 1) -> None:
     """Send made-up records to a topic, and wait until all of them are there."""
-    config = {name.removeprefix("kafka."): value for name, value in options.kafka_options().items()}
+    config = {name.removeprefix("kafka."): value for name, value in options.writer_options().items()}
 
     async def send() -> None:
-        async with Producer.from_config({**config, "linger.ms": 20}) as producer:
+        async with Producer.from_config({"linger.ms": 20, **config}) as producer:
             for row in generator(random.Random(seed), count):
                 await producer.send(topic, row.value, key=row.key)
 

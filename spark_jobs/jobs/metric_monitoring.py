@@ -67,7 +67,7 @@ def main(
         generate(options, topic, metrics, generated)
     with job_session("metric-monitoring", options) as session:
         alerts = find_alerts(summarize(read_topic(session, options, topic), window, delay), limit)
-        writer = alerts.writeStream.outputMode("append").format("minikafka").options(**options.kafka_options())
+        writer = alerts.writeStream.outputMode("append").format("minikafka").options(**options.writer_options())
         writer = writer.option("topic", output_topic).option("delivery", "exactly_once")
         run_query("metric-monitoring", options, writer)
 

@@ -23,6 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from minikafka.client.config import ClientConfig
+from minikafka.spark_jobs.options.kafka import ReaderConfig, WriterConfig, is_known
 from minikafka.spark_jobs.source import register
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -50,14 +52,23 @@ class JobOptions:
     master: str | None = None
     shuffle_partitions: int = 4
 
-    def kafka_options(self) -> dict[str, str]:
-        """Options of the client, for source and sink."""
+    def reader_options(self) -> dict[str, str]:
+        """Options of the client for a source."""
+        return self._kafka_options(ReaderConfig, WriterConfig)
+
+    def writer_options(self) -> dict[str, str]:
+        """Options of the client for a sink."""
+        return self._kafka_options(WriterConfig, ReaderConfig)
+
+    def _kafka_options(self, cls: type[ClientConfig], other: type[ClientConfig]) -> dict[str, str]:
         options = {"kafka.bootstrap.servers": self.bootstrap_servers}
         for setting in self.kafka:
             name, equals, value = setting.partition("=")
             if not equals:
                 raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--kafka")
-            options[f"kafka.{name}"] = value
+            # One that neither knows is told of by whoever gets it first.
+            if is_known(cls, name) or not is_known(other, name):
+                options[f"kafka.{name}"] = value
         return options
 
 
@@ -72,7 +83,12 @@ def job_options(command: _F) -> _F:
             show_default=True,
             help="Tasks after a grouping or join; the first run decides.",
         ),
-        click.option("--kafka", multiple=True, metavar="NAME=VALUE", help="An option of the client; may be repeated."),
+        click.option(
+            "--kafka",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="An option of the client, for source or sink or both; may be repeated.",
+        ),
         click.option("--max-offsets-per-trigger", type=click.IntRange(1), help="How much a batch takes at most."),
         click.option(
             "--trigger",
@@ -118,7 +134,7 @@ def _open_session(name: str, options: JobOptions) -> SparkSession:
 
 def read_topic(session: SparkSession, options: JobOptions, topic: str, **more: str) -> DataFrame:
     """A stream of a topic's records."""
-    reader = session.readStream.format("minikafka").options(**options.kafka_options())
+    reader = session.readStream.format("minikafka").options(**options.reader_options())
     reader = reader.option("subscribe", topic).option("startingOffsets", options.starting_offsets).options(**more)
     if options.max_offsets_per_trigger is not None:
         reader = reader.option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)

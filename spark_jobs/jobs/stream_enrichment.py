@@ -60,7 +60,7 @@ def main(
     with job_session("stream-enrichment", options) as session:
         order_records, customer_records = (read_topic(session, options, each) for each in (topic, customer_topic))
         writer = enrich(order_records, customer_records, patience).writeStream.outputMode("append").format("minikafka")
-        writer = writer.options(**options.kafka_options()).option("topic", output_topic)
+        writer = writer.options(**options.writer_options()).option("topic", output_topic)
         run_query("stream-enrichment", options, writer.option("delivery", "exactly_once"))
 
 

@@ -30,7 +30,7 @@ def into_topic(counts: DataFrame, options: JobOptions, topic: str) -> DataStream
 
     def write(batch: DataFrame, batch_id: int) -> None:
         records = batch.select(f.col("word").alias("key"), f.col("count").cast("string").alias("value"))
-        writer = records.write.format("minikafka").mode("append").options(**options.kafka_options())
+        writer = records.write.format("minikafka").mode("append").options(**options.writer_options())
         writer.option("topic", topic).save()
 
     return counts.writeStream.outputMode("update").foreachBatch(write)

@@ -6,12 +6,12 @@ A few of Kafka's options are refused, since what they would change is for the so
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, TypeVar
 
 from minikafka.client.config import ClientConfig
 from minikafka.client.errors import ConfigError
-from minikafka.client.options import option
+from minikafka.client.options import kafka_names, option
 from minikafka.client.producer.config import ProducerConfig
 from minikafka.spark_jobs.errors import BadOption
 
@@ -74,6 +74,11 @@ def reader_config(given: Mapping[str, str], *, bootstrap_needed: bool = True) ->
 
 def writer_config(given: Mapping[str, str]) -> WriterConfig:
     return _config(WriterConfig, given, _REFUSED_WRITING, True)
+
+
+def is_known(cls: type[ClientConfig], name: str) -> bool:
+    """Whether a class has an option, by any of its names in Kafka."""
+    return any(name.lower() in kafka_names(field) for field in fields(cls))
 
 
 def _config(cls: type[_C], given: Mapping[str, str], refused: Mapping[str, str], bootstrap_needed: bool) -> _C:

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +35,7 @@ def options(topics: Topics, checkpoint: str) -> JobOptions:
 
 
 def into_topic(frame: DataFrame, options: JobOptions, topic: str) -> None:
-    writer = frame.writeStream.outputMode("append").format("minikafka").options(**options.kafka_options())
+    writer = frame.writeStream.outputMode("append").format("minikafka").options(**options.writer_options())
     writer = writer.option("topic", topic).option("checkpointLocation", options.checkpoint)
     writer = writer.option("delivery", "exactly_once")
     finish(writer.trigger(availableNow=True))
@@ -98,6 +100,7 @@ def test_lines_go_to_their_hours(
 
 
 def test_orders_meet_their_customers(spark: SparkSession, topics: Topics, topic: str, options: JobOptions) -> None:
+    options = replace(options, kafka=("isolation.level=read_committed", "compression.type=zstd"))
     orders, customers = topics.create(f"{topic}-orders"), topics.create(f"{topic}-customers")
     enriched = topics.create(f"{topic}-enriched")
     generators.generate(options, customers, generators.customers, 3)
@@ -128,6 +131,21 @@ def test_lag() -> None:
     end = json.dumps({"@start": {"t": {"0": 0}}, "t": {"0": 5}})
     assert behind_of(end, json.dumps({"t": {"0": 7, "1": 3}})) == 5
     assert behind_of(None, None) == 0
+
+
+def test_options_of_the_client_go_where_they_are_known(options: JobOptions) -> None:
+    given = (
+        "isolation.level=read_committed",
+        "compression.type=zstd",
+        "request.timeout.ms=1000",
+        "metadata.max.agee=5",
+    )
+    options = replace(options, kafka=given)
+    both = {"kafka.bootstrap.servers", "kafka.request.timeout.ms", "kafka.metadata.max.agee"}
+    assert {*options.reader_options()} == {*both, "kafka.isolation.level"}
+    assert {*options.writer_options()} == {*both, "kafka.compression.type"}
+    with pytest.raises(click.BadParameter, match="is not NAME=VALUE"):
+        replace(options, kafka=("linger.ms",)).reader_options()
 
 
 @pytest.mark.parametrize("job", [word_count, metric_monitoring, log_aggregation, stream_enrichment])
