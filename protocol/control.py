@@ -32,6 +32,8 @@ class PartitionState(ControlStruct):
     """No replica has it yet, so an empty log is right and not a loss."""
     is_recovering: bool = False
     """The leader was elected out of the ISR: its log may miss what was acknowledged."""
+    unclean_epoch: int = -1
+    """The last leader epoch that began like that, however long ago: what was written before it may be cut."""
 
 
 class PartitionError(ControlStruct):

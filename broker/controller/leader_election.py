@@ -40,7 +40,8 @@ def repaired(
         return _changed(state, leader, alive, controller_epoch)
     heir = _first(assignment.replicas, is_online) if unclean else None
     if heir is not None:
-        return StateNode(heir, state.leader_epoch + 1, (heir,), controller_epoch, is_recovering=True)
+        epoch = state.leader_epoch + 1
+        return StateNode(heir, epoch, (heir,), controller_epoch, is_recovering=True, unclean_epoch=epoch)
     return _changed(state, NO_LEADER, state.isr, controller_epoch)
 
 
@@ -74,15 +75,19 @@ def moved(replicas: Sequence[int], state: StateNode, may_lead: Can, controller_e
     leader: int | None = state.leader
     if leader not in isr:
         leader = _first(replicas, lambda each: each in isr and may_lead(each))
-    return StateNode(
-        NO_LEADER if leader is None else leader, state.leader_epoch + 1, isr, controller_epoch, state.is_recovering
-    )
+    return _next(state, NO_LEADER if leader is None else leader, isr, controller_epoch)
 
 
 def _changed(state: StateNode, leader: int, isr: tuple[int, ...], controller_epoch: int) -> StateNode | None:
     if (leader, isr) == (state.leader, state.isr):
         return None
-    return StateNode(leader, state.leader_epoch + 1, isr, controller_epoch, state.is_recovering)
+    return _next(state, leader, isr, controller_epoch)
+
+
+def _next(state: StateNode, leader: int, isr: tuple[int, ...], controller_epoch: int) -> StateNode:
+    return state._replace(
+        leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr, controller_epoch=controller_epoch
+    )
 
 
 def _first(replicas: Iterable[int], holds: Can) -> int | None:

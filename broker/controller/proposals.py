@@ -38,7 +38,7 @@ def decide(cluster: Cluster, broker_id: int, proposed: ProposedPartition, contro
     if broker_id != state.leader:
         raise InvalidRequestError(f"broker {broker_id} does not lead this partition")
     isr = tuple(each.broker_id for each in proposed.isr)
-    wanted = StateNode(broker_id, state.leader_epoch, isr, controller_epoch, proposed.is_recovering)
+    wanted = state._replace(isr=isr, controller_epoch=controller_epoch, is_recovering=proposed.is_recovering)
     if _is_same(wanted, state) and proposed.partition_epoch <= partition.version:
         return None
     if proposed.partition_epoch > partition.version:

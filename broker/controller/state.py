@@ -172,6 +172,7 @@ class Cluster:
             offline_replicas=[each for each in partition.replicas if not self.is_online(partition.name, each)],
             is_new=is_new,
             is_recovering=state.is_recovering,
+            unclean_epoch=state.unclean_epoch,
         )
 
     def wire_brokers(self) -> list[LiveBroker]:

@@ -79,7 +79,7 @@ class Partition:
         # Its role, as the controller told it last.
         self.leader_id = -1
         self.leader_epoch = NO_EPOCH
-        self.partition_epoch = NO_EPOCH
+        self.partition_epoch = self.unclean_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.leadership: Leadership | None = None
         self.is_offline = False
@@ -117,7 +117,7 @@ class Partition:
     def _take_role(self, state: PartitionState, leadership: Leadership | None) -> None:
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
-        self.partition_epoch = state.partition_epoch
+        self.partition_epoch, self.unclean_epoch = state.partition_epoch, state.unclean_epoch
         self.replicas = tuple(state.replicas)
         self.leadership = leadership
         self.reconfigure_min_isr()

@@ -6,7 +6,8 @@ epoch that is not above it, and then asked again. It is never cut to the high wa
 fetch late.
 
 What is below the high watermark was committed. To cut it off would lose what was acknowledged, so that is done only
-where the topic allows a leader that was not in sync; else this replica stops and says so.
+where the topic allows a leader that was not in sync, or somebody has asked for one after our last record was written;
+else this replica stops and says so.
 """
 
 from __future__ import annotations
@@ -110,9 +111,16 @@ class Following:
         """The leader's log ends before ours."""
         await self._truncate(leader_end_offset)
 
+    @property
+    def _may_lose_committed(self) -> bool:
+        partition = self.partition
+        latest = partition.log.epochs.latest_epoch
+        is_superseded = (_UNDEFINED if latest is None else latest) < partition.unclean_epoch
+        return is_superseded or partition.config.unclean_leader_election_enable
+
     async def _truncate(self, offset: int) -> None:
         partition = self.partition
-        if offset < partition.log.high_watermark and not partition.config.unclean_leader_election_enable:
+        if offset < partition.log.high_watermark and not self._may_lose_committed:
             raise TruncatedBelowCommitted(
                 f"{partition}: the leader's log ends at {offset}, and here {partition.log.high_watermark} is committed"
             )

@@ -27,6 +27,7 @@ LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = f"{LOG_DIR_EVENTS}/log_dir_event_"
 
 NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
 
 _TOPIC_VERSION: Final = 3
 _STATE_VERSION: Final = 1
@@ -127,6 +128,9 @@ class StateNode(NamedTuple):
     isr: tuple[int, ...]
     controller_epoch: int
     is_recovering: bool = False
+    unclean_epoch: int = NO_EPOCH
+    """The last leader epoch that began with a leader out of sync, for good: replicas that come back long after have to
+    know. Kafka has no such field, and passes over it."""
 
     def encode(self) -> bytes:
         return encode_fields(
@@ -137,6 +141,7 @@ class StateNode(NamedTuple):
                 "leader_epoch": self.leader_epoch,
                 "isr": self.isr,
                 **({"leader_recovery_state": _RECOVERING} if self.is_recovering else {}),
+                **({} if self.unclean_epoch == NO_EPOCH else {"unclean_leader_epoch": self.unclean_epoch}),
             }
         )
 
@@ -152,6 +157,7 @@ class StateNode(NamedTuple):
             _ids(fields["isr"]),
             int(fields["controller_epoch"]),
             int(fields.get("leader_recovery_state", 0)) == _RECOVERING,
+            int(fields.get("unclean_leader_epoch", NO_EPOCH)),
         )
 
 

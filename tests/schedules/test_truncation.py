@@ -1,17 +1,21 @@
 """Schedules about followers that have to cut their logs: where, and where not.
 
-L is the leader, F and G follow. Broker 4 has no replica: it is the controller.
+L is the leader, F and G follow. Broker C has no replica: it is the controller.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from minikafka.broker.controller.state import Cluster
 from minikafka.broker.replicas import reading
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replication.following import Following
+from minikafka.broker.zookeeper.topic_nodes import StateNode
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.messages.fetch import EpochEndOffset
 from minikafka.storage.log import Log
@@ -20,7 +24,7 @@ from tests.schedules.stage import Attempt, must_agree, must_fail, must_hold, pla
 from tests.sim.clock import WALL_MS
 from tests.sim.cluster import SimCluster
 
-L, F, G = 1, 2, 3
+L, F, G, C = 1, 2, 3, 4
 
 
 # ----------------------------------------------------------------------------------------- 1: cut to the high watermark
@@ -198,6 +202,80 @@ async def unclean_leader_may_be_followed() -> None:
     assert cluster.values(G) == []
 
 
+async def _elect_by_request(cluster: SimCluster) -> None:
+    """L alone commits m2 and m3, and dies. G, which lacks them, is made the leader on request, and writes m4."""
+    await cluster.create_topic([(L, F, G)], {"min.insync.replicas": "1"})
+    await cluster.client.produce(L, b"m1")
+    for each in (F, G):
+        cluster.kill(each)
+    await cluster.until_in_sync(L)
+    for value in (b"m2", b"m3"):
+        await cluster.client.produce(L, value)
+    # So that L knows after its restart what was committed.
+    await cluster.wait(6)
+    cluster.kill(L)
+    await cluster.until(lambda: cluster.state().leader == -1)
+    await cluster.boot(G)
+    await cluster.client.elect_unclean(C)
+    await cluster.until_leads(G)
+    await cluster.client.produce(G, b"m4")
+    await cluster.until(lambda: not cluster.state().is_recovering)
+
+
+async def unclean_leader_by_request_is_followed() -> None:
+    """Who comes back after an unclean election that somebody asked for follows the leader that it brought about, though
+    that costs what was acknowledged: it was asked for. Neither a restart nor another leader later changes that.
+    """
+    cluster = await SimCluster.start(4)
+    await _elect_by_request(cluster)
+    await cluster.boot(F)
+    await cluster.until_in_sync(F, G)
+    cluster.kill(G)
+    await cluster.until_leads(F)
+    await cluster.boot(L)
+    await must_agree(cluster, L, F)
+    assert cluster.values(L) == [b"m1", b"m4"]
+    await cluster.until_in_sync(L, F)
+
+
+async def leader_that_lost_its_tail_after_an_unclean_one() -> None:
+    """L follows the leader that was asked for. Later that one loses power, and with it m5, which L has as committed:
+    that nobody has asked for.
+    """
+    cluster = await SimCluster.start(4)
+    await _elect_by_request(cluster)
+    await cluster.boot(L)
+    await cluster.until_in_sync(L, G)
+    await cluster.client.produce(G, b"m5")
+    await cluster.until(lambda: cluster.partition(L).log.high_watermark == 3)
+    cluster.cut(L, G)
+    cluster.kill(L)
+    await cluster.until_in_sync(G)
+    cluster.kill(G, power=True)
+    await cluster.until(lambda: cluster.state().leader == -1)
+    await cluster.boot(G)
+    await cluster.until_leads(G)
+    assert b"m5" not in cluster.values(G)
+    cluster.network.heal_all()
+    await cluster.boot(L)
+    await cluster.wait(5)
+    must_hold(cluster, L, b"m5")
+
+
+def who_was_asked_for_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    encode = StateNode.encode
+    patch.setattr(StateNode, "encode", lambda self: encode(self._replace(unclean_epoch=-1)))
+    patch.setattr(Cluster, "wire_state", _without_unclean_epoch(Cluster.wire_state))
+
+
+def _without_unclean_epoch(wire_state: Callable[..., PartitionState]) -> Callable[..., PartitionState]:
+    return lambda *args, **named: replace(wire_state(*args, **named), unclean_epoch=-1)
+
+
+def who_was_asked_for_may_do_anything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Following, "_may_lose_committed", property(lambda self: self.partition.unclean_epoch >= 0))
+
+
 # ------------------------------------------------------------------------------------------------------------ the tests
 
 STORIES: list[Any] = [
@@ -207,6 +285,8 @@ STORIES: list[Any] = [
     failover_and_back_without_a_record,
     leader_that_lost_its_tail,
     unclean_leader_may_be_followed,
+    unclean_leader_by_request_is_followed,
+    leader_that_lost_its_tail_after_an_unclean_one,
 ]
 
 MUTANTS: list[Any] = [
@@ -215,6 +295,8 @@ MUTANTS: list[Any] = [
     (failover_and_back, cut_only_where_the_leader_says),
     (failover_and_back_without_a_record, epochs_begin_with_a_record),
     (leader_that_lost_its_tail, committed_or_not_it_is_cut),
+    (unclean_leader_by_request_is_followed, who_was_asked_for_is_forgotten),
+    (leader_that_lost_its_tail_after_an_unclean_one, who_was_asked_for_may_do_anything),
 ]
 
 

@@ -133,8 +133,16 @@ class SimClient:
 
     async def elect_preferred(self, controller_id: int, topic: str = TOPIC) -> None:
         """Have the first replica of partition 0 lead."""
+        await self._elect(controller_id, topic, 0)
+
+    async def elect_unclean(self, controller_id: int, topic: str = TOPIC) -> None:
+        """Have anybody lead partition 0, in sync or not."""
+        await self._elect(controller_id, topic, 1)
+
+    async def _elect(self, controller_id: int, topic: str, election_type: int) -> None:
         wanted = [ElectLeadersTopic(topic=topic, partitions=[0])]
-        answer: ElectLeadersResponse = await self.ask(controller_id, ElectLeadersRequest(topic_partitions=wanted), 2)
+        request = ElectLeadersRequest(election_type=election_type, topic_partitions=wanted)
+        answer: ElectLeadersResponse = await self.ask(controller_id, request, 2)
         _check(answer.replica_election_results[0].partition_result[0].error_code)
 
     async def produce(

@@ -117,7 +117,7 @@ async def test_an_unclean_election(cluster: FakeCluster) -> None:
         ("t", 0): ErrorCode.ELECTION_NOT_NEEDED,
         ("t", 2): ErrorCode.NONE,
     }
-    assert await cluster[1].state("t", 2) == StateNode(2, 3, (2,), 1, is_recovering=True)
+    assert await cluster[1].state("t", 2) == StateNode(2, 3, (2,), 1, is_recovering=True, unclean_epoch=3)
 
 
 async def test_an_unclean_election_without_anybody(cluster: FakeCluster) -> None:

@@ -10,13 +10,13 @@ from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateN
 EPOCH = 9
 
 
-def state(leader: int, *isr: int, epoch: int = 5, recovering: bool = False) -> StateNode:
-    return StateNode(leader, epoch, isr, 8, recovering)
+def state(leader: int, *isr: int, epoch: int = 5, recovering: bool = False, unclean_epoch: int = -1) -> StateNode:
+    return StateNode(leader, epoch, isr, 8, recovering, unclean_epoch)
 
 
-def decided(leader: int, *isr: int, recovering: bool = False) -> StateNode:
+def decided(leader: int, *isr: int, recovering: bool = False, unclean_epoch: int = -1) -> StateNode:
     """What a controller of epoch 9 makes of a state of leader epoch 5."""
-    return StateNode(leader, 6, isr, EPOCH, recovering)
+    return StateNode(leader, 6, isr, EPOCH, recovering, unclean_epoch)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,10 @@ def test_first_states(replicas: tuple[int, ...], alive: set[int], expected: Stat
         (state(1, 1, 2, 3), set(), True, decided(NO_LEADER, 1, 2, 3)),
         (state(NO_LEADER, 1, 2), {3}, False, None),
         # Unless losing records is preferred.
-        (state(1, 1), {2, 3}, True, decided(2, 2, recovering=True)),
-        (state(NO_LEADER, 1), {3}, True, decided(3, 3, recovering=True)),
+        (state(1, 1), {2, 3}, True, decided(2, 2, recovering=True, unclean_epoch=6)),
+        (state(NO_LEADER, 1), {3}, True, decided(3, 3, recovering=True, unclean_epoch=6)),
+        # That it once was so is known for good.
+        (state(1, 1, 2, unclean_epoch=3), {1}, False, decided(1, 1, unclean_epoch=3)),
         # One in sync comes back.
         (state(NO_LEADER, 1, 2), {2, 3}, False, decided(2, 2)),
         (state(NO_LEADER, 1, 2), {1, 2, 3}, True, decided(1, 1, 2)),

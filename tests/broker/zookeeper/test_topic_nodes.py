@@ -49,7 +49,7 @@ def test_a_state_as_kafka_writes_it() -> None:
 
 
 def test_a_state_while_its_leader_recovers() -> None:
-    state = StateNode(1, 5, (1,), 2, is_recovering=True)
+    state = StateNode(1, 5, (1,), 2, is_recovering=True, unclean_epoch=5)
     assert b'"leader_recovery_state":1' in state.encode()
     assert StateNode.decode("/", state.encode()) == state
 
