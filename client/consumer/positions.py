@@ -7,6 +7,7 @@ tries again after a while what did not work. What cannot work is handed to the p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
@@ -68,7 +69,13 @@ class Positions:
                 await self._woken.wait()
             else:
                 failures += 1
-                await asyncio.sleep(self._cluster.backoff.delay_s(failures))
+                await self._pause(failures)
+
+    async def _pause(self, failures: int) -> None:
+        """Before trying again, unless there is news: where partitions are led, or what else is to be found out."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._cluster.backoff.delay_s(failures)):
+                await self._woken.wait()
 
     async def _look(self, fetch_committed: FetchCommitted | None) -> bool:
         """Ask for what is needed; False if something is left to be tried again."""
