@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 from minikafka.broker.statistics import ControllerStatistics
-from minikafka.broker.zookeeper.coord import CoordError
-from minikafka.protocol.errors import NotControllerError
+from minikafka.broker.zookeeper.coord import Closed, CoordError, Disconnected
+from minikafka.broker.zookeeper.election import ControllerFenced
+from minikafka.protocol.errors import NotControllerError, UnknownServerError
 
 _T = TypeVar("_T")
 
@@ -45,13 +46,15 @@ class Events:
                 return
             try:
                 result = await work()
-            except CoordError:
+            except (ControllerFenced, Disconnected, Closed):
                 # It is over with this controller, and so with all that is asked of it.
                 raise
             except Exception as error:
                 if answer.done():
                     raise
-                answer.set_exception(error)
+                # What ZooKeeper does not take, or has that makes no sense, concerns this one wish.
+                is_refused = isinstance(error, CoordError)
+                answer.set_exception(UnknownServerError(str(error)) if is_refused else error)
             else:
                 if not answer.done():
                     answer.set_result(result)

@@ -20,8 +20,9 @@ from minikafka.broker.controller.channels import Channels
 from minikafka.broker.controller.leaders import Leaders
 from minikafka.broker.controller.state import Cluster, Name, Partition, Topic
 from minikafka.broker.controller.writer import Writer
-from minikafka.broker.zookeeper.coord import NoNode, Set
+from minikafka.broker.zookeeper.coord import NoNode, Set, TooLarge
 from minikafka.broker.zookeeper.topic_nodes import Assignment, StateNode, TopicNode, topic_path
+from minikafka.broker.zookeeper.znodes import BadNode
 from minikafka.protocol.errors import (
     InvalidReplicaAssignmentError,
     KafkaError,
@@ -76,10 +77,13 @@ class Reassignments:
         for topic in {each.topic: None for each in plans}:
             mine = {each: plan for each, plan in plans.items() if each.topic is topic}
             dropped = {each: set(each.replicas) - set(plan.replicas) for each, plan in mine.items()}
-            if await self._write(topic, mine):
-                await self._start(mine, dropped)
+            try:
+                if not await self._write(topic, mine):
+                    raise UnknownTopicOrPartitionError
+            except KafkaError as error:
+                errors |= {each.name: error for each in mine}
             else:
-                errors |= {each.name: UnknownTopicOrPartitionError() for each in mine}
+                await self._start(mine, dropped)
         await self.go_on()
         return errors
 
@@ -157,11 +161,14 @@ class Reassignments:
         self._leaders.tell(done)
 
     async def _write(self, topic: Topic, plans: Mapping[Partition, Assignment]) -> bool:
-        """Write assignments to the topic's node, and take them over; False if the topic is gone."""
+        """Write assignments to the topic's node, and take them over; False if the topic is gone, or makes no sense."""
         indexes = {each.index: plan for each, plan in plans.items()}
         while True:
             node = TopicNode(topic.topic_id, {**topic.node.partitions, **indexes})
-            is_done = await self._writer.write(Set(topic_path(topic.name), node.encode(), topic.version))
+            try:
+                is_done = await self._writer.write(Set(topic_path(topic.name), node.encode(), topic.version))
+            except TooLarge as error:
+                raise InvalidReplicaAssignmentError(f"ZooKeeper does not take the node of the topic: {error}") from None
             if is_done:
                 topic.version += 1
             else:
@@ -180,9 +187,12 @@ class Reassignments:
         path = topic_path(topic.name)
         try:
             data, stat = await self._writer.read(lambda: self._writer.coord.get(path))
+            node = TopicNode.decode(path, data)
         except NoNode:
             return None
-        node = TopicNode.decode(path, data)
+        except BadNode as error:
+            log.error("%s", error)
+            return None
         if node.topic_id != topic.topic_id:
             return None
         self._cluster.put_topic(topic.name, node, stat.version)

@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.broker.controller.reassignment import reassigned
 from minikafka.broker.controller.state import Partition
+from minikafka.broker.zookeeper import coord
 from minikafka.broker.zookeeper.topic_nodes import Assignment, StateNode, TopicNode, topic_path
 from minikafka.protocol.control import AlterPartitionRequest, IsrMember, ProposedPartition
 from minikafka.protocol.errors import (
@@ -171,6 +172,29 @@ async def test_what_cannot_be_moved(
 ) -> None:
     assert isinstance(await move(cluster, index, target), error)
     assert await assignment(cluster, 0) == Assignment((1, 2))
+
+
+async def test_a_move_that_zookeeper_does_not_take(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked for too much is refused, and the controller goes on."""
+    controller = controller_of(cluster).task.controller
+    with monkeypatch.context() as patch:
+        patch.setattr(coord, "REQUEST_BYTES_MAX", 100)
+        assert isinstance(await move(cluster, 0, [3, 4]), InvalidReplicaAssignmentError)
+    assert known(cluster, 0).assignment == await assignment(cluster, 0) == Assignment((1, 2))
+    assert await move(cluster, 0, [2]) is None
+    await until_moved(cluster, 0, 2)
+    assert controller_of(cluster).task.controller is controller
+
+
+async def test_a_topic_whose_node_makes_no_sense_is_not_moved(cluster: FakeCluster) -> None:
+    controller = controller_of(cluster).task.controller
+    data, _ = await cluster[1].read(topic_path("t"))
+    await cluster[2].coord.set(topic_path("t"), b"{")
+    assert isinstance(await move(cluster, 0, [3, 4]), UnknownTopicOrPartitionError)
+    await cluster[2].coord.set(topic_path("t"), data)
+    assert await move(cluster, 0, [2]) is None
+    await until_moved(cluster, 0, 2)
+    assert controller_of(cluster).task.controller is controller
 
 
 async def test_a_broker_that_holds_up_the_move(cluster: FakeCluster) -> None:
