@@ -22,6 +22,7 @@ from minikafka.protocol.errors import (
     LeaderNotAvailableError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from minikafka.protocol.messages.fetch import (
@@ -58,9 +59,17 @@ class RangeReader:
         self._tp = TopicPartition(wanted.topic, wanted.partition)
         self._max_bytes = link.config.max_partition_fetch_bytes
         self._refusals = 0
+        # Where an answer had no records, though there should be some.
+        self._empty_at = -1
 
     def batches(self) -> Iterator[BatchView]:
         """The batches that a reader may see. The first and last may reach over the ends of the range."""
+        try:
+            yield from self._batches()
+        except UnknownTopicOrPartitionError:
+            self._policy.report(f"{self._wanted} was to be read, but that partition cannot be found any more")
+
+    def _batches(self) -> Iterator[BatchView]:
         offset = self._wanted.start
         asked = self._ask(offset)
         while offset < self._wanted.stop:
@@ -132,9 +141,7 @@ class RangeReader:
         return await cluster.retry(lambda: self._fetch_once(cluster, offset))
 
     async def _fetch_once(self, cluster: Cluster, offset: int) -> FetchablePartitionResponse:
-        leader = cluster.leader(*self._tp)
-        if leader is None:
-            raise LeaderNotAvailableError(f"{self._tp.topic}-{self._tp.partition} has no leader at the moment")
+        leader = self._leader(cluster)
         partition = FetchPartition(
             partition=self._tp.partition,
             current_leader_epoch=cluster.leader_epoch(*self._tp),
@@ -148,15 +155,31 @@ class RangeReader:
             isolation_level=int(self._config.reads_committed),
             topics=[FetchTopic(topic=self._tp.topic, partitions=[partition])],
         )
-        found: FetchResponse = await cluster.request(
-            leader, request, purpose=_PURPOSE, min_version=4, max_version=_VERSION_MAX
-        )
+        found = await self._ask_node(cluster, leader, request)
         answer = self._checked(found)
+        if not answer.records and answer.preferred_read_replica >= 0:
+            found = await self._ask_node(cluster, answer.preferred_read_replica, request)
+            answer = self._checked(found)
         if not answer.records:
-            await self._check_end(answer, found.throttle_time_ms)
+            await self._check_end(answer, found.throttle_time_ms, offset)
         return answer
 
-    async def _check_end(self, answer: FetchablePartitionResponse, throttle_ms: int) -> None:
+    async def _ask_node(self, cluster: Cluster, node_id: int, request: FetchRequest) -> FetchResponse:
+        found: FetchResponse = await cluster.request(
+            node_id, request, purpose=_PURPOSE, min_version=4, max_version=_VERSION_MAX
+        )
+        return found
+
+    def _leader(self, cluster: Cluster) -> int:
+        leader = cluster.leader(*self._tp)
+        name = f"{self._tp.topic}-{self._tp.partition}"
+        if leader is None and cluster.metadata.partition(*self._tp) is None:
+            raise UnknownTopicOrPartitionError(name)
+        if leader is None:
+            raise LeaderNotAvailableError(f"{name} has no leader at the moment")
+        return leader
+
+    async def _check_end(self, answer: FetchablePartitionResponse, throttle_ms: int, offset: int) -> None:
         """Raise, for it to be asked again, unless an answer without records means that there are none."""
         if throttle_ms:
             await asyncio.sleep(throttle_ms / 1000)
@@ -165,6 +188,10 @@ class RangeReader:
             # A new leader learns how far it may show its records with the next fetches of its followers.
             name = f"{self._tp.topic}-{self._tp.partition}"
             raise RequestTimedOutError(f"{name} can be read up to {visible_end} yet, not up to {self._wanted.stop}")
+        if self._empty_at != offset:
+            # A broker may have other reasons to send nothing, and what is believed here is left out for good.
+            self._empty_at = offset
+            raise RequestTimedOutError(f"{self._tp.topic}-{self._tp.partition} has sent no records after {offset} yet")
 
     def _checked(self, found: FetchResponse) -> FetchablePartitionResponse:
         if found.error_code:

@@ -83,7 +83,10 @@ def read_positions(found: object, *, low: int = 0) -> dict[TopicPartition, int]:
         for text, offset in partitions.items():
             if type(offset) is not int or not low <= offset <= INT64_MAX:
                 raise ValueError(f"partition {text} of {topic!r} has {offset!r} instead of an offset")
-            made[TopicPartition(topic, _partition(topic, text))] = offset
+            tp = TopicPartition(topic, _partition(topic, text))
+            if tp in made:
+                raise ValueError(f"partition {tp.partition} of {topic!r} is there twice")
+            made[tp] = offset
     return made
 
 

@@ -65,11 +65,14 @@ class MinikafkaDataSource(DataSource):
         return MinikafkaStreamReader(parse_source_options(dict(self.options), Use.STREAM_READ))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from minikafka.spark_jobs.errors import BadOption
         from minikafka.spark_jobs.options.names import Use
         from minikafka.spark_jobs.options.sink import parse_sink_options
         from minikafka.spark_jobs.sink.columns import check_schema
         from minikafka.spark_jobs.sink.writers import BatchSink
 
+        if overwrite:
+            raise BadOption('mode("overwrite") cannot be: records are only ever added to topics; say mode("append")')
         options = parse_sink_options(dict(self.options), Use.BATCH_WRITE)
         check_schema(schema, options.topic)
         return BatchSink(options)

@@ -19,17 +19,29 @@ PREFIX: Final = "kafka."
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
+_REFUSED_ALWAYS: Final = {
+    "sasl.jaas.config": "JAAS is Java's; use kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password",
+    **dict.fromkeys(
+        ("ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type", "ssl.truststore.certificates"),
+        "trust stores are Java's; kafka.ssl.ca.location says where a PEM file is",
+    ),
+    **dict.fromkeys(
+        ("ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.keystore.key"),
+        "key stores are Java's; kafka.ssl.certificate.location and kafka.ssl.key.location say where PEM files are",
+    ),
+    "interceptor.classes": "interceptors are Java classes",
+}
 _REFUSED_READING: Final = {
+    **_REFUSED_ALWAYS,
     "auto.offset.reset": "where to start is told by startingOffsets",
     "enable.auto.commit": "offsets are kept in the checkpoint and never committed to a group",
     "key.deserializer": "keys are always bytes; cast them in the query",
     "value.deserializer": "values are always bytes; cast them in the query",
-    "interceptor.classes": "interceptors are Java classes",
 }
 _REFUSED_WRITING: Final = {
+    **_REFUSED_ALWAYS,
     "key.serializer": "keys are bytes or text",
     "value.serializer": "values are bytes or text",
-    "interceptor.classes": "interceptors are Java classes",
     "partitioner.class": "partitioners are Java classes; a column `partition` chooses partitions",
     "transactional.id": "the sink chooses it; delivery=exactly_once switches transactions on",
     "enable.idempotence": "the sink is always idempotent",

@@ -76,7 +76,8 @@ class Decisions:
         start = max(start, self._next_offset)
         if start < stop:
             wanted = OffsetRange(*self._tp, start, stop)
-            for batch in RangeReader(self._link, LossPolicy(False), wanted).batches():
+            # A decision that is missed is a batch that is written twice.
+            for batch in RangeReader(self._link, LossPolicy(True), wanted).batches():
                 batch.check_crc()
                 for record in iter_records(batch):
                     if record.offset >= start and record.key is not None and record.value is not None:
@@ -109,6 +110,10 @@ def decisions_for(link: Link[ReaderConfig], topic: str) -> Decisions:
 
 async def _create(cluster: Cluster, topic: str) -> None:
     """Make the topic unless it is there."""
+    if cluster.partitions(topic) is None:
+        # Asking for it needs fewer rights than making it.
+        cluster.want_topics([topic])
+        await cluster.refresh()
     if cluster.partitions(topic) is not None:
         return
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in _CONFIGS.items()]

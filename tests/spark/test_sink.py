@@ -101,6 +101,15 @@ def test_what_cannot_be_written(
         write(spark.sql(f"SELECT {columns}"), **options)
 
 
+def test_topics_are_not_overwritten(spark: SparkSession, topics: Topics, topic: str) -> None:
+    topics.create(topic)
+    writer = spark.sql("SELECT 'a' AS value").write.format("minikafka").mode("overwrite")
+    writer = writer.option("kafka.bootstrap.servers", topics.bootstrap).option("topic", topic)
+    with pytest.raises(PySparkException, match="records are only ever added to topics"):
+        writer.save()
+    assert values_of(read(spark, topics, topic)) == []
+
+
 def test_batch_in_transactions(spark: SparkSession, topics: Topics, topic: str, write: Any) -> None:
     topics.create(topic)
     frame = spark.range(0, 1000, 1, 3).selectExpr("CAST(id AS STRING) AS value")

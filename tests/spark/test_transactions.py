@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
+from minikafka.client.cluster import Cluster
 from minikafka.spark_jobs.errors import BadCheckpoint, TransactionLost
 from minikafka.spark_jobs.link import Link, close_links
 from minikafka.spark_jobs.options import ReaderConfig, Use
@@ -217,6 +218,17 @@ def test_decisions(topics: Topics, topic: str, sink: SinkOptions) -> None:
     assert decisions.last("other") == Decision(9, ())
     # As a worker sees it that has just been started.
     assert Decisions(link, f"{topic}-decisions").last("q") == decided
+
+
+def test_a_topic_of_decisions_that_is_there_is_not_made(
+    topics: Topics, topic: str, sink: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise AssertionError("asked to make a topic that is there")
+
+    close_links()
+    monkeypatch.setattr(Cluster, "controller", refuse)
+    assert Decisions(link_for(sink.config), topic).last("q") is None
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"batch": 1}', b'{"batch": "x", "transactions": []}', b"[]"])
