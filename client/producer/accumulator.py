@@ -92,8 +92,10 @@ class Accumulator:
         if batch is not None and batch.size + size <= self.batch_bytes_max and len(batch.values) < RECORDS_MAX:
             return batch
         now_ms = self._clock.monotonic_ms()
-        # A batch that follows a full one does not wait behind it for nothing: it lingers for itself.
-        batch = queue.new_batch(now_ms + self._delivery_timeout_ms, now_ms + self._linger_ms)
+        # A batch that follows a full one does not wait behind it for nothing: it lingers for itself. While others wait
+        # in line, what it takes is what they wait for.
+        ready_ms = 0 if self._line else now_ms + self._linger_ms
+        batch = queue.new_batch(now_ms + self._delivery_timeout_ms, ready_ms)
         self.incomplete[batch] = queue
         self._on_ready(queue)
         return batch

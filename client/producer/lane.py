@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Final, Protocol, TypeAlias
 
 from minikafka.client.cluster import Cluster
@@ -13,6 +14,7 @@ from minikafka.client.errors import ConnectionFailed
 from minikafka.client.producer.batch import Answer, Batch
 from minikafka.client.producer.config import ProducerConfig
 from minikafka.client.producer.queues import PartitionQueue
+from minikafka.client.producer.watch import unforeseen, watched
 from minikafka.protocol.compression import Compression
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.messages.produce import (
@@ -37,6 +39,10 @@ class Judge(Protocol):
     def take(self, lane: Lane) -> Taken: ...
 
     def settle(self, queue: PartitionQueue, batch: Batch, outcome: Outcome) -> None: ...
+
+    def unreachable(self, lane: Lane, error: KafkaError) -> None: ...
+
+    def fail_for_good(self, error: KafkaError) -> None: ...
 
 
 class Outcome:
@@ -71,7 +77,7 @@ class Lane:
         self._acks = config.acks_wanted
         self._min_version = _ZSTD_SINCE if config.compression is Compression.ZSTD else _MAGIC_2_SINCE
         self._work = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name=f"send to broker {node_id}")
+        self._task = watched(self._run(), f"send to broker {node_id}", judge.fail_for_good)
 
     def wake(self, queue: PartitionQueue) -> None:
         """A queue has something to send to this broker."""
@@ -95,8 +101,9 @@ class Lane:
                 self._work.clear()
                 await self._send_all(connection)
             except KafkaError as error:
-                # Nothing is lost: the queues wait here, or move when another broker leads them.
+                # The queues wait here, or move when another broker leads them, unless waiting will not help.
                 log.debug("broker %d: %s", self.node_id, error)
+                self._judge.unreachable(self, error)
                 self._work.set()
                 await asyncio.sleep(self._cluster.backoff.delay_s(1))
 
@@ -114,11 +121,11 @@ class Lane:
         try:
             if self._acks == 0:
                 connection.send_unanswered(request, min_version=self._min_version)
-                self._settle_all(taken, Outcome())
+                self._settle(taken, repeat(Outcome()))
                 return
             answer = connection.send_nowait(request, min_version=self._min_version)
         except KafkaError as error:
-            self._settle_all(taken, Outcome(error=error))
+            self._settle(taken, repeat(Outcome(error=error)))
             return
         self.in_flight += 1
         answer.add_done_callback(self._on_answer(taken))
@@ -145,18 +152,24 @@ class Lane:
             error = answer.exception()
             if error is not None:
                 assert isinstance(error, KafkaError)
-                self._settle_all(taken, Outcome(error=error))
+                self._settle(taken, repeat(Outcome(error=error)))
                 return
             topics = answer.result().responses
             found = {(topic.name, each.index): each for topic in topics for each in topic.partition_responses}
-            for queue, batch in taken:
-                self._judge.settle(queue, batch, _outcome(found.get(batch.topic_partition)))
+            self._settle(taken, [_outcome(found.get(batch.topic_partition)) for _, batch in taken])
 
         return settle
 
-    def _settle_all(self, taken: Taken, outcome: Outcome) -> None:
-        for queue, batch in taken:
-            self._judge.settle(queue, batch, outcome)
+    def _settle(self, taken: Taken, outcomes: Iterable[Outcome]) -> None:
+        failures: list[KafkaError] = []
+        for (queue, batch), outcome in zip(taken, outcomes, strict=False):
+            try:
+                self._judge.settle(queue, batch, outcome)
+            except Exception as error:
+                failures.append(unforeseen(f"settling a batch of {batch.topic_partition}", error))
+        # The others have what they were answered. The books of that partition are wrong, and nobody would notice.
+        for failure in failures:
+            self._judge.fail_for_good(failure)
 
 
 def _outcome(found: PartitionProduceResponse | None) -> Outcome:

@@ -19,7 +19,7 @@ from typing import Final
 from minikafka.client.producer.batch import Batch
 from minikafka.client.producer.sequences import Numbering
 from minikafka.client.structs import TopicPartition
-from minikafka.protocol.errors import UnknownTopicOrPartitionError
+from minikafka.protocol.errors import KafkaError, UnknownTopicOrPartitionError
 from minikafka.protocol.hashing import partition_for_key
 
 _KEYS_MAX: Final = 1 << 14
@@ -34,6 +34,7 @@ class PartitionQueue:
         "failed",
         "failures",
         "in_flight",
+        "last_error",
         "must_renumber",
         "node_id",
         "numbering",
@@ -55,6 +56,7 @@ class PartitionQueue:
         self.node_id = -1  # where what is in flight was sent to
         self.paused_until_ms = 0.0
         self.failures = 0  # in a row
+        self.last_error: KafkaError | None = None  # why nothing of it got through lately
         self.batches = 0  # made so far
         self.timer: asyncio.TimerHandle | None = None  # looks again when a pause or the lingering is over
 
@@ -135,24 +137,28 @@ class PartitionQueue:
 class Topic:
     """A topic that is sent to: its queues, and which of them takes records without a key."""
 
-    __slots__ = ("_by_key", "_rng", "available", "name", "queues", "sticky")
+    __slots__ = ("_by_key", "_made", "_rng", "available", "name", "queues", "sticky")
 
     def __init__(self, name: str, rng: Random) -> None:
         self.name = name
         self._rng = rng
         self.queues: list[PartitionQueue] = []
+        self._made: list[PartitionQueue] = []  # those of partitions that are gone, too
         self.available: list[int] = []
         self._by_key: dict[bytes, PartitionQueue] = {}
         self.sticky: PartitionQueue
 
     def update(self, leaders: Sequence[int | None]) -> None:
-        """Take in who leads the partitions, in their order; there may be more of them than before."""
-        if len(leaders) > len(self.queues):
-            new = range(len(self.queues), len(leaders))
-            self.queues += [PartitionQueue(TopicPartition(self.name, index)) for index in new]
+        """Take in who leads the partitions, in their order; there may be more of them than before, and fewer if the
+        topic was made anew."""
+        if leaders and len(leaders) != len(self.queues):
+            new = range(len(self._made), len(leaders))
+            self._made += [PartitionQueue(TopicPartition(self.name, index)) for index in new]
+            # A partition that comes back goes on with its numbers: a broker may have told what it knew a while ago.
+            self.queues = self._made[: len(leaders)]
             self._by_key.clear()
         self.available = [index for index, leader in enumerate(leaders) if leader is not None]
-        if len(leaders) and not hasattr(self, "sticky"):
+        if leaders and getattr(self, "sticky", None) not in self.queues:
             self.choose_sticky()
 
     def choose_sticky(self) -> None:

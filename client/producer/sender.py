@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from minikafka.client.cluster import Cluster
-from minikafka.client.errors import ClientClosed, DeliveryTimeout, ProducerFailed
+from minikafka.client.errors import ClientClosed, DeliveryTimeout, ProducerFailed, SerializationFailed
 from minikafka.client.metadata import Metadata
 from minikafka.client.producer.accumulator import Accumulator
 from minikafka.client.producer.batch import Batch
@@ -24,6 +24,7 @@ from minikafka.client.producer.metrics import ProducerMetrics
 from minikafka.client.producer.queues import PartitionQueue
 from minikafka.client.producer.sequences import Mode, Verdict, judge, judge_error
 from minikafka.client.producer.transactions import Transactions
+from minikafka.client.producer.watch import watched
 from minikafka.protocol.errors import KafkaError, error_for
 
 log: Final = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Sender:
     # ------------------------------------------------------------------------------------------ its life
 
     def start(self) -> None:
-        self._sweeper = asyncio.create_task(self._sweep(), name="give up what takes too long")
+        self._sweeper = watched(self._sweep(), "give up what takes too long", self.fail_for_good)
 
     async def stop(self) -> None:
         """Stop sending; what is not delivered fails with ClientClosed."""
@@ -81,12 +82,16 @@ class Sender:
 
     def drop_unsent(self, error: KafkaError) -> None:
         """Give up everything but what is in flight."""
-        for batch, queue in [*self.accumulator.incomplete.items()]:
-            if batch not in queue.in_flight:
-                queue.open = None
-                queue.waiting.clear()
-                queue.failed.clear()
-                self._fail(queue, batch, error, is_logged=False)
+        for queue in dict.fromkeys(self.accumulator.incomplete.values()):
+            self._drop_unsent_of(queue, error)
+
+    def _drop_unsent_of(self, queue: PartitionQueue, error: KafkaError, is_logged: bool = False) -> None:
+        unsent = [batch for batch in queue if batch not in queue.in_flight]
+        queue.open = None
+        queue.waiting.clear()
+        queue.failed.clear()
+        for batch in unsent:
+            self._fail(queue, batch, error, is_logged)
 
     def snapshot(self) -> ProducerMetrics:
         """The metrics as they are now."""
@@ -169,9 +174,13 @@ class Sender:
             next_size = queue.next_size
             if taken and size + next_size > self._config.max_request_size:
                 break
-            size += next_size
-            taken.append((queue, self._prepare(queue, lane.node_id)))
+            batch = self._prepare(queue, lane.node_id)
             del lane.ready[queue]
+            if batch is None:
+                self.ready(queue)
+                continue
+            size += next_size
+            taken.append((queue, batch))
             if queue.ready_at_ms() is not None:
                 # More of it has its next turn behind the others.
                 lane.ready[queue] = None
@@ -197,11 +206,12 @@ class Sender:
             return False
         return True
 
-    def _prepare(self, queue: PartitionQueue, node_id: int) -> Batch:
-        """Take the next batch, numbered and as bytes."""
+    def _prepare(self, queue: PartitionQueue, node_id: int) -> Batch | None:
+        """Take the next batch, numbered and as bytes; None if no bytes can be made of it, which fails it alone."""
         is_first = not queue.in_flight
         batch = queue.take(node_id)
-        if batch.sequence < 0 and self._mode is not Mode.PLAIN:
+        is_new = batch.sequence < 0 and self._mode is not Mode.PLAIN
+        if is_new:
             if is_first:
                 assert self._identities.current is not None
                 queue.numbering.adopt(self._identities.current)
@@ -210,9 +220,25 @@ class Sender:
         wire = batch.wire
         if wire is None:
             is_transactional = self._mode is Mode.TRANSACTIONAL
-            wire = batch.build(self._config.compression, self._config.compression_level, is_transactional)
+            try:
+                wire = batch.build(self._config.compression, self._config.compression_level, is_transactional)
+            except Exception as error:
+                if is_new:
+                    # No broker has seen its numbers: whatever is next has them.
+                    queue.numbering.next_sequence, batch.sequence = batch.sequence, -1
+                queue.in_flight.pop()
+                self._fail(queue, batch, SerializationFailed(f"the batch cannot be written: {error!r}"))
+                return None
         self.metrics.bytes_sent += len(wire)
         return batch
+
+    def unreachable(self, lane: Lane, error: KafkaError) -> None:
+        """The broker of a lane cannot be sent to. What waits for it goes on waiting, if that may help."""
+        for queue in [*lane.ready]:
+            queue.last_error = error
+            if not error.retriable:
+                del lane.ready[queue]
+                self._drop_unsent_of(queue, error, is_logged=True)
 
     # -------------------------------------------------------------------------------------- what came of it
 
@@ -239,6 +265,7 @@ class Sender:
 
     def _deliver(self, queue: PartitionQueue, batch: Batch, outcome: Outcome) -> None:
         queue.failures = 0
+        queue.last_error = None
         self.metrics.batches_delivered += 1
         self.metrics.records_delivered += len(batch)
         batch.finish(outcome.answer)
@@ -257,6 +284,7 @@ class Sender:
             self.metrics.batches_split += 1
             self.accumulator.split(batch, queue.replace_by_halves(batch))
         else:
+            queue.last_error = error
             if verdict is Verdict.RENUMBER:
                 self._renumber(queue, error)
             self._retry(queue, batch)
@@ -286,6 +314,13 @@ class Sender:
         limit_ms = self._config.delivery_timeout_ms
         return DeliveryTimeout(f"{topic}-{partition}: not acknowledged within {limit_ms} ms: {last}")
 
+    def _why_late(self, queue: PartitionQueue) -> KafkaError | str:
+        if queue.last_error is not None:
+            return queue.last_error
+        if self._cluster.leader(*queue.topic_partition) is None:
+            return "the partition has no leader"
+        return "no answer has come" if queue.in_flight else "its turn has not come"
+
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaError, is_logged: bool = True) -> None:
         self.metrics.records_failed += len(batch)
         if is_logged and not batch.is_done:
@@ -313,7 +348,7 @@ class Sender:
             now_ms = self._clock.monotonic_ms()
             late = [item for item in self.accumulator.incomplete.items() if item[0].deadline_ms <= now_ms]
             for batch, queue in late:
-                error = self._too_late(batch, "no leader could be reached")
+                error = self._too_late(batch, self._why_late(queue))
                 if batch in queue.in_flight or batch in queue.failed:
                     # Who waits is told; the batch itself keeps its place until its answer is there.
                     batch.finish(error=error)

@@ -125,9 +125,11 @@ async def test_a_partition_with_batches_in_flight_stays_in_its_epoch() -> None:
     sender._prepare(queue, 1)
     identities.bump()
     second = sender._prepare(queue, 1)
+    assert second is not None
     assert (second.identity, second.sequence) == (Identity(7, 0), 1)
     queue.in_flight.clear()
     third = sender._prepare(queue, 1)
+    assert third is not None
     assert (third.identity, third.sequence) == (Identity(7, 1), 0)
     await cluster.close()
 
