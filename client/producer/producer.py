@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from random import Random
-from typing import Self, TypeAlias, Unpack, cast
+from typing import Self, Unpack
 
 from minikafka.client.clock import Clock
 from minikafka.client.cluster import Cluster
 from minikafka.client.errors import ClientClosed, ConfigError, RecordTooLarge
-from minikafka.client.metadata import Metadata
 from minikafka.client.producer.accumulator import Accumulator, record_sizes, total_size
 from minikafka.client.producer.batch import (
     RECORD_OVERHEAD_BYTES,
@@ -21,19 +20,20 @@ from minikafka.client.producer.batch import (
     RecordMetadata,
     headers_size,
 )
+from minikafka.client.producer.checks import Column, check_timestamp, copy_headers, serialize_all
 from minikafka.client.producer.config import RECORDS_MAX, ProducerConfig, ProducerOptions
 from minikafka.client.producer.identity import Identities
 from minikafka.client.producer.metrics import ProducerMetrics
 from minikafka.client.producer.partitioners import STICKY, find_partitioner
 from minikafka.client.producer.queues import PartitionQueue, Topic
 from minikafka.client.producer.sender import Sender
+from minikafka.client.producer.sequences import Identity
+from minikafka.client.producer.topics import Topics
 from minikafka.client.producer.transaction_calls import TransactionCalls
 from minikafka.client.producer.transactions import Transactions
-from minikafka.client.serializers import Serializer, find_serializer, serialize
+from minikafka.client.serializers import find_serializer, serialize
 from minikafka.client.shared import see_through
 from minikafka.protocol.records import HEADER_BYTES
-
-_Column: TypeAlias = "list[bytes | None]"
 
 
 class Producer(TransactionCalls):
@@ -71,6 +71,9 @@ class Producer(TransactionCalls):
         # Empty before the start and after the end, so that looking a topic up is all that `send` checks.
         self._topics: dict[str, Topic] = {}
         self._cluster: Cluster | None = None
+        self._starting: Cluster | None = None
+        self._start_lock = asyncio.Lock()
+        self._finder: Topics
         self._sender: Sender
         self._identities: Identities
         self._accumulator: Accumulator
@@ -87,48 +90,73 @@ class Producer(TransactionCalls):
 
     async def start(self) -> None:
         """Find the cluster, and get what is needed to be idempotent or to have transactions."""
+        async with self._start_lock:
+            self._require_not_closed()
+            if self._cluster is not None:
+                return
+            cluster = self._starting = Cluster(self.config, clock=self._clock, rng=self._rng)
+            try:
+                await cluster.start()
+                identities = Identities(cluster, self.config)
+                await identities.obtain()
+                self._require_not_closed()
+            except BaseException:
+                await cluster.close()
+                raise
+            finally:
+                self._starting = None
+            self._set_up(cluster, identities)
+
+    def _require_not_closed(self) -> None:
         if self._is_closed:
             raise ClientClosed("a producer that was closed cannot be started again")
-        if self._cluster is not None:
-            return
-        cluster = Cluster(self.config, clock=self._clock, rng=self._rng)
-        try:
-            await cluster.start()
-            identities = Identities(cluster, self.config)
-            await identities.obtain()
-        except BaseException:
-            await cluster.close()
-            raise
-        self._set_up(cluster, identities)
 
     def _set_up(self, cluster: Cluster, identities: Identities) -> None:
         self._cluster, self._identities = cluster, identities
-        cluster.on_metadata(self._on_metadata)
+        self._finder = Topics(cluster, self.config.max_block_ms)
+        self._topics = self._finder.known
         self._sender = Sender(cluster, self.config, identities)
         self._accumulator = self._sender.accumulator
         self._wall_ms = cluster.clock.wall_ms
         identities.on_change = self._sender.wake_all
         if self.config.transactional_id is not None:
             self._transactions = self._sender.transactions = Transactions(
-                cluster, self.config, identities, self._sender.ready, self._sender.fail_for_good
+                cluster,
+                self.config,
+                identities,
+                on_admitted=self._sender.ready,
+                on_refused=self._sender.drop_unsent,
+                on_fatal=self._sender.fail_for_good,
             )
         self._sender.start()
 
     async def stop(self, *, flush: bool = True) -> None:
-        """Send what is buffered (unless told not to), then close. May be called twice."""
+        """Send what is buffered, abort the transaction if one is open, then close. May be called twice.
+
+        Without flushing it closes at once, and a transaction that is open stays open for somebody else to end.
+        """
+        await self._stop(flush, aborts=flush)
+
+    async def _stop(self, flush: bool, aborts: bool) -> None:
         if self._is_closed:
             return
         try:
-            if flush and self._cluster is not None and self._sender.fatal is None:
-                await self.flush()
+            if self._cluster is not None and self._sender.fatal is None:
+                if aborts:
+                    await self._abort_before_closing()
+                if flush:
+                    await self.flush()
         finally:
             self._is_closed = True
             self._topics = {}
             await see_through(self._close())
 
     async def _close(self) -> None:
+        if self._starting is not None:
+            await self._starting.close()
         if self._cluster is None:
             return
+        await self._finder.stop()
         await self._sender.stop()
         if self._transactions is not None:
             await self._transactions.stop()
@@ -141,7 +169,7 @@ class Producer(TransactionCalls):
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         # Whoever is cancelled or interrupted does not want to wait for a cluster that may not answer.
-        await self.stop(flush=kind is None or issubclass(kind, Exception))
+        await self._stop(flush=kind is None or issubclass(kind, Exception), aborts=True)
 
     # ------------------------------------------------------------------------------------------------ sending
 
@@ -161,10 +189,15 @@ class Producer(TransactionCalls):
         # All in one function, as calls would cost more than what they do.
         bare_value = value if type(value) is bytes and self._takes_bytes else serialize(self._value_serializer, value)
         bare_key = None if key is None else serialize(self._key_serializer, key)
+        size = RECORD_OVERHEAD_BYTES if bare_value is None else RECORD_OVERHEAD_BYTES + len(bare_value)
+        if headers:
+            headers = copy_headers(headers)
+            size += headers_size(headers)
+        if timestamp_ms is not None:
+            check_timestamp(timestamp_ms)
         found = self._topics.get(topic)
         if found is None or self._transactions is not None:
             found = await self._find_topic(topic)
-        size = RECORD_OVERHEAD_BYTES if bare_value is None else RECORD_OVERHEAD_BYTES + len(bare_value)
         is_sticky = False
         if partition is None and (bare_key is None or self._ignores_keys) and self._is_sticky:
             queue, is_sticky = found.sticky, True
@@ -172,8 +205,6 @@ class Producer(TransactionCalls):
             queue = await self._queue_for(found, bare_key, partition)
         if bare_key is not None:
             size += len(bare_key)
-        if headers:
-            size += headers_size(headers)
         room = self._accumulator
         batch = queue.open
         if batch is not None and batch.size + size <= room.batch_bytes_max and room.bytes + size <= room.bytes_limit:
@@ -221,8 +252,10 @@ class Producer(TransactionCalls):
         """
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys for {len(values)} values")
-        bare_values = _serialize_all(self._value_serializer, values)
-        bare_keys = None if keys is None else _serialize_all(self._key_serializer, keys)
+        if timestamp_ms is not None:
+            check_timestamp(timestamp_ms)
+        bare_values = serialize_all(self._value_serializer, values)
+        bare_keys = None if keys is None else serialize_all(self._key_serializer, keys)
         found = await self._find_topic(topic)
         queue = found.sticky if partition is None else await self._queue_for(found, None, partition)
         stamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
@@ -234,7 +267,7 @@ class Producer(TransactionCalls):
         return BatchDelivery(spans)
 
     async def _spread(
-        self, topic: Topic, queue: PartitionQueue, values: _Column, keys: _Column | None, is_sticky: bool
+        self, topic: Topic, queue: PartitionQueue, values: Column, keys: Column | None, is_sticky: bool
     ) -> AsyncIterator[tuple[Batch, int, int, int]]:
         """The batches of one partition that records go into, each with the span of records it takes and their bytes."""
         size = total_size(values, keys)
@@ -251,7 +284,7 @@ class Producer(TransactionCalls):
             batch = await self._make_room(topic, queue, size, is_sticky)
             yield batch, start, start + count, size
             start += count
-            queue, is_sticky = topic.queues[batch.topic_partition.partition], False
+            queue, is_sticky = topic.queue_at(batch.topic_partition.partition), False
 
     async def flush(self) -> None:
         """Wait until everything that was sent before is delivered, or has failed."""
@@ -268,6 +301,11 @@ class Producer(TransactionCalls):
         found = await self._find_topic(topic, False)
         queue = await self._queue_for(found, serialize(self._key_serializer, key), None)
         return queue.topic_partition.partition
+
+    @property
+    def identity(self) -> Identity | None:
+        """The producer id and epoch, with which somebody else can end a transaction; None before the start."""
+        return None if self._cluster is None else self._identities.current
 
     def metrics(self) -> ProducerMetrics:
         """What was done so far, as a snapshot."""
@@ -287,26 +325,16 @@ class Producer(TransactionCalls):
         return self._cluster
 
     async def _find_topic(self, name: str, to_send: bool = True) -> Topic:
-        cluster = self._require_usable()
+        self._require_usable()
         if self._transactions is not None and to_send:
             self._transactions.require_open()
         found = self._topics.get(name)
         if found is None:
-            metadata = await cluster.wait_metadata([name], timeout_ms=self.config.max_block_ms)
-            found = self._topics.get(name)
-            if found is None:
-                found = self._topics[name] = Topic(name, cluster.rng)
-                self._update(found, metadata)
+            transaction = self._open_transaction
+            found = await self._finder.find(name)
+            if to_send:
+                self._require_same(transaction)
         return found
-
-    def _on_metadata(self, metadata: Metadata) -> None:
-        for topic in self._topics.values():
-            self._update(topic, metadata)
-
-    def _update(self, topic: Topic, metadata: Metadata) -> None:
-        known = metadata.topics.get(topic.name)
-        if known is not None and not known.error_code:
-            topic.update([None if each.leader < 0 else each.leader for each in known.partitions.values()])
 
     async def _queue_for(self, topic: Topic, key: bytes | None, partition: int | None) -> PartitionQueue:
         if partition is None:
@@ -316,14 +344,17 @@ class Producer(TransactionCalls):
                 return topic.sticky
             else:
                 return topic.queue_for_key(key)
-        if partition >= len(topic.queues):
-            # Partitions may have been added a moment ago.
-            self._update(topic, await self._require_usable().refresh())
-        return topic.queue_at(partition)
+        if partition < len(topic.queues):
+            return topic.queue_at(partition)
+        transaction = self._open_transaction
+        queue = await self._finder.partition(topic, partition)
+        self._require_same(transaction)
+        return queue
 
     async def _make_room(self, topic: Topic, queue: PartitionQueue, size: int, is_sticky: bool) -> Batch:
         """The batch for records of so many bytes, when it is not simply the open one."""
         self._require_usable()
+        transaction = self._open_transaction
         if size > self._record_bytes_max:
             raise self._too_large(size)
         room = self._accumulator
@@ -336,8 +367,11 @@ class Producer(TransactionCalls):
         if not room.has_room(size):
             self._sender.flush()
         await room.wait_room(size)
-        if self._is_closed:
-            raise ClientClosed("the producer was closed")
+        try:
+            self._require_same(transaction)
+        except BaseException:
+            room.free(size)
+            raise
         if is_sticky and queue.open is None:
             topic.choose_sticky()
             queue = topic.sticky
@@ -347,9 +381,3 @@ class Producer(TransactionCalls):
         return RecordTooLarge(
             f"a record of {size} bytes is larger than max_request_size, which is {self._record_bytes_max}"
         )
-
-
-def _serialize_all(serializer: Serializer | None, column: Sequence[object]) -> _Column:
-    if serializer is None and {*map(type, column)} == {bytes}:
-        return cast(_Column, column if isinstance(column, list) else [*column])
-    return [serialize(serializer, each) for each in column]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Final, Self
 
 from minikafka.client.errors import IllegalState, TransactionFailed
 from minikafka.client.producer.sender import Sender
 from minikafka.client.producer.transactions import Transactions
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from minikafka.protocol.errors import KafkaError
+
+log: Final = logging.getLogger(__name__)
+
+_LAST_ABORT_S: Final = 3.0
+"""How long closing waits for a transaction to be aborted: its timeout ends it too, if nothing else does."""
 
 
 class TransactionCalls(ABC):
@@ -72,6 +80,27 @@ class TransactionCalls(ABC):
             if transactions.may_abort:
                 await self.abort_transaction()
             raise
+
+    @property
+    def _open_transaction(self) -> int:
+        """The number of the transaction that is open; 0 if none is."""
+        return 0 if self._transactions is None else self._transactions.open_number
+
+    def _require_same(self, open_transaction: int) -> None:
+        """After waiting: raises if a record cannot be buffered any more, or would get into another transaction."""
+        self._require_usable()
+        if self._transactions is not None:
+            self._transactions.require_same(open_transaction)
+
+    async def _abort_before_closing(self) -> None:
+        """Left open, a transaction would stop those who read committed records until it times out."""
+        if self._transactions is None or not self._transactions.may_abort:
+            return
+        try:
+            async with asyncio.timeout(_LAST_ABORT_S):
+                await self.abort_transaction()
+        except (KafkaError, TimeoutError) as error:
+            log.warning("a transaction stays open until it is fenced or times out: %r", error)
 
     def _require_transactions(self) -> Transactions:
         self._require_usable()

@@ -3,6 +3,7 @@
 - What is not in the table is a mistake of the caller's, and an IllegalState.
 - FAILED comes with any error that keeps the transaction from being committed; from then on it can only be aborted.
 - FATAL comes when another producer has taken the transactional id, and ends everything.
+- FLUSHING comes before COMMITTING: the coordinator has not been asked for anything, so an abort is still possible.
 - A commit or abort whose answer did not come is asked for again by the same call; nothing else is possible then, as
   nobody knows whether it was done.
 """
@@ -21,6 +22,7 @@ class State(Enum):
 
     READY = "no transaction is open"
     OPEN = "a transaction is open"
+    FLUSHING = "a transaction waits for its last records to be committed"
     COMMITTING = "a transaction is being committed"
     FAILED = "the transaction has failed and must be aborted"
     ABORTING = "a transaction is being aborted"
@@ -32,6 +34,7 @@ class Event(Enum):
 
     BEGIN = auto()
     COMMIT = auto()
+    FLUSHED = auto()
     COMMITTED = auto()
     ABORT = auto()
     ABORTED = auto()
@@ -41,14 +44,19 @@ class Event(Enum):
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.READY, Event.BEGIN): State.OPEN,
-    (State.OPEN, Event.COMMIT): State.COMMITTING,
+    (State.OPEN, Event.COMMIT): State.FLUSHING,
+    (State.FLUSHING, Event.COMMIT): State.FLUSHING,
+    (State.FLUSHING, Event.FLUSHED): State.COMMITTING,
+    (State.COMMITTING, Event.FLUSHED): State.COMMITTING,
     (State.COMMITTING, Event.COMMIT): State.COMMITTING,
     (State.COMMITTING, Event.COMMITTED): State.READY,
     (State.OPEN, Event.ABORT): State.ABORTING,
+    (State.FLUSHING, Event.ABORT): State.ABORTING,
     (State.FAILED, Event.ABORT): State.ABORTING,
     (State.ABORTING, Event.ABORT): State.ABORTING,
     (State.ABORTING, Event.ABORTED): State.READY,
     (State.OPEN, Event.FAIL): State.FAILED,
+    (State.FLUSHING, Event.FAIL): State.FAILED,
     (State.COMMITTING, Event.FAIL): State.FAILED,
     (State.FAILED, Event.FAIL): State.FAILED,
     # Records that are given up because of the abort.

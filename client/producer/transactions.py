@@ -18,6 +18,7 @@ from minikafka.client.producer.identity import Identities
 from minikafka.client.producer.queues import PartitionQueue
 from minikafka.client.producer.sequences import Identity
 from minikafka.client.producer.transaction_states import FATAL_CODES, Event, State, next_state
+from minikafka.client.producer.watch import watched
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import ErrorCode, KafkaError, error_for
 from minikafka.protocol.message import Request
@@ -48,20 +49,24 @@ class Transactions:
         config: ProducerConfig,
         identities: Identities,
         on_admitted: Callable[[PartitionQueue], None],
+        on_refused: Callable[[KafkaError], None],
         on_fatal: Callable[[KafkaError], None],
     ) -> None:
         assert config.transactional_id is not None
         self.state = State.READY
+        self.number = 0  # of the transaction that is open, or was the last
         self.error: KafkaError | None = None
         self._transactional_id = config.transactional_id
         self._cluster = cluster
         self._config = config
         self._identities = identities
         self._on_admitted = on_admitted
+        self._on_refused = on_refused
         self._on_fatal = on_fatal
         self._admitted: set[TopicPartition] = set()
         self._asking: dict[TopicPartition, PartitionQueue] = {}
         self._has_offsets = False
+        self._may_be_known = False  # the coordinator was asked for something, and perhaps its answer was lost
         self._needs_new_epoch = False
         self._task: asyncio.Task[None] | None = None
 
@@ -74,7 +79,7 @@ class Transactions:
     @property
     def may_abort(self) -> bool:
         """Whether there is something to abort: not after a commit whose outcome nobody knows."""
-        return self.state in (State.OPEN, State.FAILED, State.ABORTING)
+        return self.state in (State.OPEN, State.FLUSHING, State.FAILED, State.ABORTING)
 
     def require_open(self) -> None:
         """Records can be sent now; raises what is wrong otherwise."""
@@ -82,6 +87,18 @@ class Transactions:
             raise self.failure()
         if self.state is not State.OPEN:
             raise IllegalState(f"records and offsets are sent inside a transaction: {self.state.value}")
+
+    @property
+    def open_number(self) -> int:
+        """The number of the transaction that is open; 0 if none is."""
+        return self.number if self.state is State.OPEN else 0
+
+    def require_same(self, open_number: int) -> None:
+        """The transaction that was open is still open, after something was waited for."""
+        if open_number != self.open_number:
+            if self.state in (State.FATAL, State.FAILED):
+                raise self.failure()
+            raise TransactionFailed("the transaction ended while the record waited to be buffered: it was not sent")
 
     def _move(self, event: Event) -> None:
         if event is not Event.FAIL and (
@@ -92,7 +109,7 @@ class Transactions:
 
     def fail(self, error: KafkaError, loses_numbers: bool = False) -> None:
         """A record or offset of the transaction is lost: it cannot be committed any more."""
-        if self.state in (State.OPEN, State.COMMITTING):
+        if self.state in (State.OPEN, State.FLUSHING, State.COMMITTING):
             self.error = error
         self._move(Event.FAIL)
         self._needs_new_epoch |= loses_numbers
@@ -109,6 +126,7 @@ class Transactions:
 
     def begin(self) -> None:
         self._move(Event.BEGIN)
+        self.number += 1
         self.error = None
 
     # --------------------------------------------------------------------------------------------- partitions
@@ -120,7 +138,7 @@ class Transactions:
             return True
         self._asking[place] = queue
         if self._task is None:
-            self._task = asyncio.create_task(self._add_partitions(), name="add partitions to the transaction")
+            self._task = watched(self._add_partitions(), "add partitions to the transaction", self.fail_for_good)
         return False
 
     async def _add_partitions(self) -> None:
@@ -134,10 +152,14 @@ class Transactions:
         except KafkaError as error:
             if self.state is not State.FATAL:
                 self.fail(error)
+                self._asking.clear()
+                # What is not sent will never be, and a commit would wait for it.
+                self._on_refused(error)
         finally:
             self._task = None
 
     async def _ask_to_add(self, places: list[TopicPartition]) -> None:
+        self._may_be_known = True
         identity = self._identity
         topics: dict[str, list[int]] = {}
         for topic, partition in places:
@@ -176,6 +198,7 @@ class Transactions:
             raise
 
     async def _ask_to_add_group(self, group_id: str) -> None:
+        self._may_be_known = True
         identity = self._identity
         request = AddOffsetsToTxnRequest(
             transactional_id=self._transactional_id,
@@ -221,13 +244,20 @@ class Transactions:
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Wait until all records are delivered, then make them visible; TransactionFailed if it must be aborted."""
         self._move(Event.COMMIT)
+        number = self.number
         await flush()
-        if self.state is State.COMMITTING:
-            try:
-                await self._end(committed=True)
-            except KafkaError as error:
-                self._fail_unless_retriable(error)
-                raise
+        if self.number != number or self.state in (State.READY, State.ABORTING):
+            raise TransactionFailed("the transaction was aborted while its commit waited for the last records")
+        if self._may_be_known and not self._is_known and self.state is State.FLUSHING:
+            self.fail(TransactionFailed("nobody knows whether the coordinator has heard of its offsets"))
+        if self.state is State.FAILED:
+            raise self.failure()
+        self._move(Event.FLUSHED)
+        try:
+            await self._end(committed=True)
+        except KafkaError as error:
+            self._fail_unless_retriable(error)
+            raise
         if self.state is not State.COMMITTING:
             raise self.failure()
         self._move(Event.COMMITTED)
@@ -254,8 +284,8 @@ class Transactions:
     async def _end(self, committed: bool) -> None:
         if self._task is not None:
             await asyncio.wait([self._task])
-        if not self._admitted and not self._has_offsets:
-            return  # the coordinator has not heard of it
+        if not self._may_be_known:
+            return
         identity = self._identity
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
@@ -265,14 +295,22 @@ class Transactions:
         )
 
         async def end() -> None:
-            self._raise_worst({(await self._ask(request)).error_code})
+            code = (await self._ask(request)).error_code
+            if code == ErrorCode.INVALID_TXN_STATE and not self._is_known and not committed:
+                return  # it has not heard of it
+            self._raise_worst({code})
 
         await self._coordinate(end)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the coordinator has said that it knows of the transaction."""
+        return bool(self._admitted) or self._has_offsets
 
     def _forget(self) -> None:
         self._admitted.clear()
         self._asking.clear()
-        self._has_offsets = False
+        self._has_offsets = self._may_be_known = False
 
     async def stop(self) -> None:
         if self._task is not None:
