@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from minikafka.client.errors import IllegalState, ProducerFailed, TransactionFailed
+from minikafka.client.errors import IllegalState, ProducerFailed, RequestTimeout, TransactionFailed
 from minikafka.client.producer import Producer
+from minikafka.client.producer.transactions import Transactions
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import IllegalGenerationError, MessageTooLargeError, UnknownMemberIdError
 from tests.compat.clients.confluent import Confluent
@@ -154,3 +155,48 @@ async def test_a_member_that_the_group_has_lost_cannot_commit(
         await producer.abort_transaction()
         async with producer.transaction():
             await producer.send(topic, b"1")
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+async def test_a_coordinator_that_may_not_have_heard_of_a_partition(
+    bootstrap: str,
+    topic: str,
+    confluent: Confluent,
+    transactional_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+    is_heard: bool,
+) -> None:
+    ask = Transactions._ask_to_add
+
+    async def lose_the_answer(self: Transactions, places: list[TopicPartition]) -> None:
+        self._may_be_known = True
+        if is_heard:
+            await ask(self, places)
+        raise RequestTimeout("the answer was lost")
+
+    options = {"transactional_id": transactional_id, "max_block_ms": 1_000}
+    async with Producer(bootstrap_servers=bootstrap, **options) as producer:  # type: ignore[arg-type]
+        async with producer.transaction():
+            await producer.send(topic, b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(Transactions, "_ask_to_add", lose_the_answer)
+            await producer.begin_transaction()
+            await producer.send(topic, b"2")
+            with pytest.raises(TransactionFailed, match="the answer was lost"):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send(topic, b"3")
+    assert await asyncio.to_thread(committed, confluent, topic, 2) == [b"1", b"3"]
+
+
+async def test_closing_with_a_transaction_open_does_not_stop_its_readers(
+    bootstrap: str, topic: str, confluent: Confluent, transactional_id: str
+) -> None:
+    options = {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000}
+    async with Producer(bootstrap_servers=bootstrap, **options) as producer:  # type: ignore[arg-type]
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"open")
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(topic, b"plain")
+    assert await asyncio.to_thread(committed, confluent, topic, 1) == [b"plain"]
