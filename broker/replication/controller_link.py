@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 from minikafka.broker.config.broker import BrokerConfig
@@ -37,10 +38,13 @@ class ControllerLink:
         self._metadata = metadata
         self._controller_id: int | None = None
         self._peer: Peer | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, request: ControlMessage, answer: type[_A]) -> _A:
         """Ask whoever is the controller now; PeerGone if nobody is, or it does not answer."""
-        peer = await self._connected()
+        # Two who ask at once would both connect, and one connection be nobody's.
+        async with self._one_at_a_time:
+            peer = await self._connected()
         return await peer.ask_control(request, answer)
 
     async def _connected(self) -> Peer:

@@ -21,7 +21,7 @@ from minikafka.broker.network.net import Net
 from minikafka.broker.network.peer import Asked, Peer, PeerGone
 from minikafka.broker.replication.controller_link import inter_broker_address
 from minikafka.broker.replication.ends import EARLIEST, LATEST, ask_offset
-from minikafka.broker.replication.following import Following, TruncatedBelowCommitted
+from minikafka.broker.replication.following import CannotFollow, Following
 from minikafka.protocol.errors import CorruptRecord, ErrorCode, KafkaError
 from minikafka.protocol.messages.fetch import (
     FetchablePartitionResponse,
@@ -307,7 +307,7 @@ class Fetcher:
                 try:
                     if await self._take(following, following.asked, part) and self._is_strict:
                         self._unsynced[key] = following
-                except TruncatedBelowCommitted as error:
+                except CannotFollow as error:
                     log.error("%s; it is not followed any more", error)
                     following.is_failed = True
                     self.remove(following)

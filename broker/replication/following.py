@@ -20,7 +20,7 @@ from minikafka.broker.replicas.dir_worker import DirWorker
 from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.messages.fetch import EpochEndOffset, FetchPartition
 from minikafka.protocol.varint import Buffer
-from minikafka.storage.errors import StorageError
+from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.trimming import earlier_start, truncate_fully, truncate_to
 
 log: Final = logging.getLogger(__name__)
@@ -28,7 +28,11 @@ log: Final = logging.getLogger(__name__)
 _UNDEFINED: Final = -1
 
 
-class TruncatedBelowCommitted(Exception):
+class CannotFollow(Exception):
+    """Somebody has to look at this replica, and at no other, before it can go on."""
+
+
+class TruncatedBelowCommitted(CannotFollow):
     """The leader's log ends before what this replica knows to be committed."""
 
 
@@ -128,9 +132,7 @@ class Following:
         if offset < end_offset:
             log.info("%s: cut from %d to %d, where the leader's log differs", partition, end_offset, offset)
         try:
-            job = partition.log_dir.before_truncation({partition.name: offset})
-            if job is not None:
-                await self._worker.do(job)
+            await self._prepare_cut(offset)
             if not self.is_current:
                 return
             truncate_to(partition.log, offset, self._clock.wall_ms())
@@ -140,6 +142,16 @@ class Following:
         except StorageError as error:
             raise partition.disk_failure(error) from error
 
+    async def _prepare_cut(self, offset: int) -> None:
+        """Nothing is cut yet, so a bad batch is found here with the log as it was: the disk need not be bad for it."""
+        partition = self.partition
+        try:
+            job = partition.log_dir.before_truncation({partition.name: offset})
+        except CorruptLog as error:
+            raise CannotFollow(f"{partition}: {error}") from error
+        if job is not None:
+            await self._worker.do(job)
+
     async def begin_earlier(self, records: Buffer) -> None:
         """If the leader's log starts within a batch, and ours is empty, let ours begin with that batch."""
         partition = self.partition
@@ -148,9 +160,7 @@ class Following:
             return
         log.info("%s: begins at %d, with the batch in which the leader's log starts", partition, offset)
         try:
-            job = partition.log_dir.before_truncation({partition.name: offset})
-            if job is not None:
-                await self._worker.do(job)
+            await self._prepare_cut(offset)
             if self.is_current:
                 truncate_fully(partition.log, offset)
         except StorageError as error:

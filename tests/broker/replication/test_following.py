@@ -9,7 +9,7 @@ import pytest
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.replicas.partitions import Partitions
-from minikafka.broker.replication.following import Following
+from minikafka.broker.replication.following import CannotFollow, Following
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork
 from minikafka.protocol.control import PartitionState
@@ -97,3 +97,22 @@ async def test_a_log_that_is_not_empty_stays(work: LoopWork) -> None:
     await following.begin_earlier(records)
     assert following.partition.log.generation == generation
     assert following.partition.log.log_end_offset == 3
+
+
+async def test_a_bad_batch_where_the_log_is_to_be_cut_is_no_bad_disk(work: LoopWork) -> None:
+    desk = Desk(work)
+    following = await desk.follow()
+    own = following.partition.log
+    for value in (b"0", b"1", b"2"):
+        append(desk.leader, value)
+    await desk.take(following, read(desk.leader, 0), 0)
+    own.high_watermark = 0
+    file = desk.disk.open(own.segments.active.log_path)
+    data = bytes(file.read(0, file.size()))
+    file.truncate(0)
+    # A length that no batch has.
+    file.append((data[:8], b"\xff" * 4, data[12:]))
+    with pytest.raises(CannotFollow):
+        await following.cut_to_end(1)
+    assert not following.partition.log_dir.is_offline
+    assert own.log_end_offset == 3
