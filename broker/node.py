@@ -4,6 +4,9 @@ Starting goes from the outside in: ZooKeeper, the configuration that is stored t
 since everything has to be ready when the first request comes. Clients that come before the controller has told what the
 cluster looks like are kept waiting for that moment. Stopping goes the other way round, and ends with a clean marker in
 every log directory and with the session, so that others take over at once.
+
+What goes on as long as the broker does, fetching for one, has to: if it ends by a fault of ours the broker ends too,
+rather than be a member that does half of its work.
 """
 
 from __future__ import annotations
@@ -57,6 +60,13 @@ _GRACE_SECONDS: Final = 5.0
 """How long requests in flight may take when the broker stops."""
 
 
+_LOOK_SECONDS: Final = 0.5
+
+
+class BrokerFault(Exception):
+    """Something has ended that a broker cannot do without."""
+
+
 @dataclass(frozen=True)
 class Seams:
     """Where time, tasks, network and disk come from; a simulator has its own."""
@@ -100,6 +110,7 @@ class Broker:
         self.followers: Followers | None = None
         self._coordinators: Coordinators | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._fault: BrokerFault | None = None
 
     @property
     def is_controller(self) -> bool:
@@ -136,7 +147,8 @@ class Broker:
         self._spawn(context.membership.run(self._describe), "membership")
         assert self._controller is not None
         self._spawn(self._controller.run(), "controller")
-        await self.metadata.wait_until(lambda: self.metadata.is_known)
+        while not await self.metadata.wait_until(lambda: self.metadata.is_known, _LOOK_SECONDS):
+            self.check()
         dispatcher.release()
         log.info("broker %d is ready at %s", context.broker_id, ", ".join(map(_shown, self.addresses)))
 
@@ -179,7 +191,7 @@ class Broker:
     def _replicate(self, context: Context) -> None:
         """Follow other leaders, and keep an eye on our own followers."""
         self._link = ControllerLink(context.broker_id, self._seams.net, self.config, self.metadata)
-        self.followers = Followers(context, self._seams.net)
+        self.followers = Followers(context, self._seams.net, self._spawn)
         proposals = IsrProposals(context, self._link)
         context.partitions.on_role_changed = self._on_role_changed
         context.partitions.on_proposal = proposals.add
@@ -252,7 +264,19 @@ class Broker:
             self._server.limits = server_limits(self.config.broker)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self._tasks.append(self._seams.work.spawn(work, name))
+        """Have something go on as long as the broker does."""
+        task = self._seams.work.spawn(work, name)
+        task.add_done_callback(self._on_ended)
+        self._tasks.append(task)
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fault = BrokerFault(f"{task.get_name()} ended by a fault: {error!r}")
+
+    def check(self) -> None:
+        """Raise BrokerFault if the broker cannot go on; whoever runs it looks from time to time."""
+        if self._fault is not None:
+            raise self._fault
 
     # --------------------------------------------------------------------------------------------------- stop
 
@@ -267,8 +291,10 @@ class Broker:
             await self._controller.stop()
         if self._server is not None:
             await self._server.stop(_GRACE_SECONDS)
-        if self.followers is not None:
-            await self.followers.stop()
+        if self.context is not None:
+            await self.context.partitions.wait_told()
+            # Roles that came last have begun to fetch.
+            await _cancel(self._tasks)
         if self._upkeep is not None:
             await self._upkeep.stop()
         if self.context is not None:

@@ -29,7 +29,7 @@ from minikafka.broker.http import HttpServer
 from minikafka.broker.lifeline import Lifeline
 from minikafka.broker.logs import Format, set_up
 from minikafka.broker.network.net import TcpNet
-from minikafka.broker.node import Broker
+from minikafka.broker.node import Broker, BrokerFault
 from minikafka.broker.pages import Pages
 from minikafka.broker.watchdog import Watchdog, collections_counted
 from minikafka.broker.work import LoopWork
@@ -73,7 +73,7 @@ def run(arguments: Arguments) -> int:
         return 0
     except (ConfigError, NotOurs, DuplicateBroker) as error:
         return _fail(str(error), MISCONFIGURED, arguments.log_format, lifeline)
-    except (CoordError, StorageError, OSError) as error:
+    except (CoordError, StorageError, OSError, BrokerFault) as error:
         return _fail(str(error), FAILED, arguments.log_format, lifeline)
     finally:
         writer.close()
@@ -166,10 +166,11 @@ async def _start(broker: Broker, told: asyncio.Event, brokers: int) -> bool:
 
 
 async def _until_told(broker: Broker, told: asyncio.Event) -> None:
-    """Until told to stop; StorageError if there is no disk left to serve from, as in Kafka."""
+    """Until told to stop; BrokerFault if it cannot go on, StorageError if it has no disk left, as in Kafka."""
     assert broker.context is not None
     log_dirs = broker.context.partitions.log_dirs
     while not told.is_set():
+        broker.check()
         if not log_dirs.online:
             raise StorageError("no log directory is left: " + "; ".join(each.failure or "" for each in log_dirs.dirs))
         with contextlib.suppress(TimeoutError):

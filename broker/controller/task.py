@@ -18,7 +18,7 @@ from minikafka.broker.metadata import Metadata
 from minikafka.broker.network.net import Net
 from minikafka.broker.statistics import ControllerStatistics
 from minikafka.broker.work import Work
-from minikafka.broker.zookeeper.coord import Coord, Disconnected, NoNode, Waker
+from minikafka.broker.zookeeper.coord import Closed, Coord, CoordError, Disconnected, NoNode, Waker
 from minikafka.broker.zookeeper.election import Controllership, elect, resign
 from minikafka.broker.zookeeper.znodes import CONTROLLER, broker_path, decode_controller
 from minikafka.protocol.errors import NotControllerError
@@ -76,6 +76,12 @@ class ControllerTask:
                     await self._turn(waker)
                 except Disconnected:
                     continue
+                except Closed:
+                    raise
+                except CoordError as error:
+                    # Somebody has had a hand in it. Until that is mended brokers can do without a controller.
+                    log.error("cannot tell who is the controller: %s", error)
+                    await asyncio.sleep(_PAUSE_SECONDS)
         finally:
             self._coord.forget(waker)
 

@@ -321,6 +321,10 @@ class Partitions:
         for partition in self.all.values():
             partition.resign()
 
+    async def wait_told(self) -> None:
+        """Until all that the controller has asked for is done."""
+        await self._turns.take(_nothing, "the last turn")
+
     async def wait_idle(self) -> None:
         """Until nothing is under way at any disk."""
         for worker in self.workers.values():
@@ -340,6 +344,10 @@ def _is_news(partition: Partition, state: PartitionState) -> bool:
 
 def _ignore(_: object) -> None:
     """Nobody wants to know."""
+
+
+async def _nothing() -> None:
+    """Done when its turn comes."""
 
 
 async def _read_nothing(_: Iterable[str]) -> None:

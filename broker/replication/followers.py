@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 from minikafka.broker.context import Context
 from minikafka.broker.network.net import Net
@@ -10,15 +11,18 @@ from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replication.fetcher import Fetcher
 from minikafka.broker.replication.following import Following
 
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None], str], None]
+"""Has something go on as long as the broker does."""
+
 
 class Followers:
     """See the module's description."""
 
-    def __init__(self, context: Context, net: Net) -> None:
+    def __init__(self, context: Context, net: Net, spawn: Spawn) -> None:
         self._context = context
         self._net = net
+        self._spawn = spawn
         self._fetchers: dict[int, Fetcher] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._following: dict[Partition, tuple[Following, Fetcher]] = {}
 
     def on_role_changed(self, partition: Partition) -> None:
@@ -48,11 +52,5 @@ class Followers:
         found = self._fetchers.get(leader_id)
         if found is None:
             found = self._fetchers[leader_id] = Fetcher(leader_id, self._context, self._net)
-            self._tasks[leader_id] = self._context.work.spawn(found.run(), f"fetching from broker {leader_id}")
+            self._spawn(found.run(), f"fetching from broker {leader_id}")
         return found
-
-    async def stop(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
