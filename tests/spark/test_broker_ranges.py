@@ -36,8 +36,8 @@ class ScriptedCluster:
         self.asked: list[tuple[int, int]] = []
         self.metadata = Metadata()
 
-    async def wait_metadata(self, topics: list[str]) -> None:
-        pass
+    async def wait_metadata(self, topics: list[str]) -> Metadata:
+        return self.metadata
 
     def leader(self, topic: str, partition: int) -> int | None:
         return LEADER if self._answers else None
