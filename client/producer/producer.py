@@ -142,9 +142,8 @@ class Producer(TransactionCalls):
             return
         try:
             if self._cluster is not None and self._sender.fatal is None:
-                if aborts:
-                    await self._abort_before_closing()
-                if flush:
+                had_transaction = aborts and await self._abort_before_closing()
+                if flush and not had_transaction:
                     await self.flush()
         finally:
             self._is_closed = True

@@ -92,15 +92,19 @@ class TransactionCalls(ABC):
         if self._transactions is not None:
             self._transactions.require_same(open_transaction)
 
-    async def _abort_before_closing(self) -> None:
-        """Left open, a transaction would stop those who read committed records until it times out."""
+    async def _abort_before_closing(self) -> bool:
+        """Left open, a transaction would stop those who read committed records until it times out.
+
+        Whether there was one: then all records were part of it, and nothing is left to be flushed.
+        """
         if self._transactions is None or not self._transactions.may_abort:
-            return
+            return False
         try:
             async with asyncio.timeout(_LAST_ABORT_S):
                 await self.abort_transaction()
         except (KafkaError, TimeoutError) as error:
             log.warning("a transaction stays open until it is fenced or times out: %r", error)
+        return True
 
     def _require_transactions(self) -> Transactions:
         self._require_usable()

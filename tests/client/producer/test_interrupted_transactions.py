@@ -270,8 +270,9 @@ async def test_closing_at_once_leaves_it_to_somebody_else() -> None:
         assert peer.ends == []
 
 
-async def test_closing_does_not_wait_long_for_a_coordinator_that_is_gone(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("has_records", [False, True])
+async def test_closing_does_not_wait_long_for_a_cluster_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, has_records: bool
 ) -> None:
     monkeypatch.setattr(transaction_calls, "_LAST_ABORT_S", 0.1)
     async with Coordinator() as peer:
@@ -280,7 +281,10 @@ async def test_closing_does_not_wait_long_for_a_coordinator_that_is_gone(
             async with producer_for(peer, **options) as producer:
                 await producer.begin_transaction()
                 await producer.send_and_wait("t", b"x")
-                peer.answers[EndTxnRequest] = lambda _: None
+                peer.answers[EndTxnRequest] = peer.answers[ProduceRequest] = lambda _: None
+                if has_records:
+                    await producer.send("t", b"y")
+                    await eventually(lambda: len(peer.asked(ProduceRequest)) == 2)
         assert "a transaction stays open" in caplog.text
         with pytest.raises(ClientClosed):
             await producer.begin_transaction()
