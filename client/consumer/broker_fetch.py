@@ -3,6 +3,9 @@
 Partitions are *touched* when something about them changes; before a request is made those alone are looked at, so a
 consumer of thousands of quiet partitions costs no more than one of a few.
 
+When there is no room, since what waits is all of partitions that the program has paused or does not ask for now, and
+the program waits for others, those are asked for beside the session, and the limit is overdrawn by that one request.
+
 A broker holds a request back until there is something new. If the program wants to read elsewhere meanwhile, that
 request is given up: the next one goes by a second connection, and what comes by the first is thrown away.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
 from minikafka.client.cluster import Cluster
@@ -59,6 +63,10 @@ class FetchRules(Protocol):
     def sharers(self) -> int:
         """How many brokers there are to fetch from."""
 
+    @property
+    def starving(self) -> Collection[TopicPartition] | None:
+        """What the program waits for while nothing of it is here, empty for any partition; None if it does not."""
+
 
 class _Asked(NamedTuple):
     state: PartitionState
@@ -85,6 +93,8 @@ class BrokerFetch:
         self._woken = asyncio.Event()
         self._answered: asyncio.Future[None] | None = None
         self._purpose = 0
+        # What is asked for beside the session at the moment.
+        self._urgent: frozenset[TopicPartition] = frozenset()
 
     def touch(self, state: PartitionState, hurry: bool = False) -> None:
         """Look at a partition before the next request; in a hurry, have that sent soon."""
@@ -92,12 +102,24 @@ class BrokerFetch:
         self._woken.set()
         asked = self._asked.get(state.tp)
         has_moved = asked is not None and asked.state is state and asked.version != state.version
-        if self._answered is not None and (hurry or has_moved):
+        if hurry or has_moved:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        if self._answered is not None:
             asyncio.get_running_loop().call_later(_HURRY_S, _set, self._answered)
 
     def wake(self) -> None:
         """There is room again."""
         self._woken.set()
+        if self._urgent:
+            self._hurry()
+
+    def starve(self) -> None:
+        """The program waits for something, and there is no room."""
+        self._woken.set()
+        if self._urgent and self._urgent != self._find_urgent():
+            self._hurry()
 
     async def run(self) -> None:
         """Fetch until cancelled."""
@@ -106,6 +128,9 @@ class BrokerFetch:
             self._woken.clear()
             self._look_at_touched()
             room = self._reserve()
+            self._urgent = frozenset() if room else self._find_urgent()
+            if self._urgent:
+                room = self._memory.overdraw()
             if not room:
                 await self._woken.wait()
                 continue
@@ -117,8 +142,7 @@ class BrokerFetch:
                 failures += 1
                 log.debug("fetching from broker %d: %s", self.node_id, error)
                 self._session.restart()
-                # Their leader may be another one by now.
-                self._touched.update(asked.state for asked in self._asked.values())
+                self._give_up_replica()
                 if error.refresh_metadata:
                     self._cluster.refresh_soon()
                 await asyncio.sleep(self._cluster.backoff.delay_s(failures))
@@ -127,11 +151,30 @@ class BrokerFetch:
             if throttle_ms > 0:
                 await asyncio.sleep(throttle_ms / 1000)
 
+    def _give_up_replica(self) -> None:
+        """The broker does not answer: the partitions may have another leader by now, and those that are read here since
+        the leader has named this replica go back to it."""
+        states = [asked.state for asked in self._asked.values()]
+        self._touched.update(states)
+        for state in states:
+            if state.preferred_replica == self.node_id:
+                state.preferred_replica = None
+                self._rules.touch(state)
+
     def _reserve(self) -> int:
         """Room for what the broker may answer; 0 if there is none, or nothing to ask for."""
         wanted = len(self._session.wanted) * self._config.max_partition_fetch_bytes
         wanted = min(wanted, self._config.fetch_max_bytes)
         return self._memory.reserve(wanted, max(1, self._rules.sharers)) if wanted else 0
+
+    def _find_urgent(self) -> frozenset[TopicPartition]:
+        """What to ask for although there is no room."""
+        starving = self._rules.starving
+        if starving is None:
+            return frozenset()
+        return frozenset(
+            tp for tp, asked in self._asked.items() if (not starving or tp in starving) and not asked.state.has_data
+        )
 
     async def end_session(self) -> None:
         """Let the broker forget the session; it would do so itself after some minutes."""
@@ -171,9 +214,9 @@ class BrokerFetch:
         """Ask once and take in the answer; returns for how long the broker would like to be left alone."""
         self._held_back = {state for state in self._held_back if self._rules.is_held_back(state, self.node_id)}
         wait_ms = self._config.fetch_max_wait_ms
-        fields = self._session.begin()
+        fields = self._session.beside(self._urgent) if self._urgent else self._session.begin()
         request = FetchRequest(
-            max_wait_ms=min(wait_ms, _HELD_BACK_WAIT_MS) if self._held_back else wait_ms,
+            max_wait_ms=min(wait_ms, _HELD_BACK_WAIT_MS) if self._held_back and not self._urgent else wait_ms,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=room,
             isolation_level=self._config.isolation,
@@ -195,7 +238,8 @@ class BrokerFetch:
         elif answer.error_code:
             raise error_for(answer.error_code)
         else:
-            self._session.accept(answer.session_id)
+            if not self._urgent:
+                self._session.accept(answer.session_id)
             self._take_in(answer)
         return answer.throttle_time_ms
 

@@ -38,6 +38,9 @@ class Delivery:
         self.records_read = 0
         """Records of all batches that were begun."""
         self.on_poll: Callable[[], None] | None = None
+        self.on_starving: Callable[[], None] | None = None
+        self.starving: Collection[TopicPartition] | None = None
+        """The partitions a call waits for while nothing of them is here, empty for any; None if no call waits."""
         self._on_read = on_read
         self._ready: dict[PartitionState, None] = {}
         self._active: PartitionState | None = None
@@ -131,7 +134,7 @@ class Delivery:
                 return True
             return False
 
-        await self._poll(take, timeout_s)
+        await self._poll(take, only, timeout_s)
         return found[0] if found else None
 
     async def many_records(
@@ -139,7 +142,7 @@ class Delivery:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """What is there, of all partitions, as soon as there is something; nothing if the time is over."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
-        await self._poll(lambda: self._take_many(taken, only, limit), timeout_s)
+        await self._poll(lambda: self._take_many(taken, only, limit), only, timeout_s)
         return taken
 
     async def batch(
@@ -154,7 +157,7 @@ class Delivery:
                 found.append(batch)
             return batch is not None
 
-        await self._poll(take, timeout_s)
+        await self._poll(take, only, timeout_s)
         return found[0] if found else None
 
     async def wait_change(self) -> None:
@@ -163,7 +166,7 @@ class Delivery:
 
     # ------------------------------------------------------------------------------------------------ inside
 
-    async def _poll(self, take: Callable[[], bool], timeout_s: float | None) -> None:
+    async def _poll(self, take: Callable[[], bool], only: Collection[TopicPartition], timeout_s: float | None) -> None:
         """Try until something was taken or the time is over. Nothing is taken before the last wait, so that a call
         that is cancelled loses nothing."""
         if self._is_waiting:
@@ -178,9 +181,11 @@ class Delivery:
                     return
                 if deadline is not None and timer is None:
                     timer = loop.call_at(deadline, self.wake)
+                self._starve(only)
                 await self._wait()
         finally:
             self._is_waiting = False
+            self.starving = None
             if timer is not None:
                 timer.cancel()
 
@@ -192,6 +197,12 @@ class Delivery:
         self._idle.set()
         if self.on_poll is not None:
             self.on_poll()
+
+    def _starve(self, only: Collection[TopicPartition]) -> None:
+        if self.starving is None:
+            self.starving = only
+            if self.on_starving is not None:
+                self.on_starving()
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

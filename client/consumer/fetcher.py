@@ -21,6 +21,7 @@ from minikafka.client.consumer.fetched import read_fetched
 from minikafka.client.consumer.memory import Memory
 from minikafka.client.consumer.partition import Needs, PartitionState
 from minikafka.client.consumer.positions import Positions
+from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import ErrorCode, error_for
 from minikafka.protocol.messages.fetch import FetchablePartitionResponse
 
@@ -48,6 +49,7 @@ class Fetcher:
         self._brokers: dict[int, BrokerFetch] = {}
         self._states: set[PartitionState] = set()
         self._at: dict[PartitionState, int] = {}
+        delivery.on_starving = self._starve
 
     @property
     def requests(self) -> int:
@@ -99,6 +101,11 @@ class Fetcher:
         for broker in self._brokers.values():
             broker.wake()
 
+    def _starve(self) -> None:
+        if not self.memory.has_room:
+            for broker in self._brokers.values():
+                broker.starve()
+
     def was_read(self, state: PartitionState, read_bytes: int) -> None:
         self.freed(read_bytes)
         self.touch(state)
@@ -116,6 +123,10 @@ class Fetcher:
     @property
     def sharers(self) -> int:
         return len({*self._at.values()})
+
+    @property
+    def starving(self) -> Collection[TopicPartition] | None:
+        return self._delivery.starving
 
     def still_wants(self, state: PartitionState) -> bool:
         return state in self._states
@@ -154,6 +165,9 @@ class Fetcher:
     # ---------------------------------------------------------------------------------------------- answers
 
     def take_in(self, state: PartitionState, answer: FetchablePartitionResponse, node_id: int) -> None:
+        if state.error is not None:
+            # Whatever comes lies behind what could not be read.
+            return
         if answer.error_code:
             self._take_error(state, answer, node_id)
             return

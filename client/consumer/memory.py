@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 
 class Memory:
-    """The account. A single batch that is larger than what was asked for may overdraw it, or it could never be read."""
+    """The account. Two things may overdraw it: a single batch that is larger than what was asked for, or it could never
+    be read, and a request for a program that waits while everything here is of partitions it does not want now."""
 
     def __init__(self, limit_bytes: int, least_bytes: int, on_room: Callable[[], None]) -> None:
         """`on_room` is called when there is room again after there was none."""
@@ -30,6 +31,11 @@ class Memory:
         reserved = min(wanted_bytes, share, self._limit_bytes - self.used_bytes - self.reserved_bytes)
         self.reserved_bytes += reserved
         return reserved
+
+    def overdraw(self) -> int:
+        """Set aside as little as a request is worth, though there is no room for it."""
+        self.reserved_bytes += self._least_bytes
+        return self._least_bytes
 
     def settle(self, reserved_bytes: int) -> None:
         """The answer is there, or will not come; what it brought is counted by `take`."""

@@ -267,6 +267,8 @@ class PartitionState:
         run.next_offset = bad.offset
         self.chunks.clear()
         self.buffered_bytes = 0
+        self.fetch_offset, self.fetch_epoch = bad.offset, run.batch.leader_epoch
+        self.version += 1
         where = f"{self.tp.topic}-{self.tp.partition} at offset {bad.offset}"
         failure = RecordNotReadable(
             f"the record of {where} was refused by its deserializer: {error}", self.tp, bad.offset

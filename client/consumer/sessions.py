@@ -7,10 +7,12 @@ answers with id 0), may forget one, or a request may be lost: then everything is
     id 0, epoch 0     a full request that would like a session
     id n, epoch 0     the same, and end session n
     id n, epoch 1...  what has changed since the last answer
+    id 0, epoch -1    a request beside any session
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from minikafka.client.consumer.assignors.base import by_topic
@@ -82,6 +84,10 @@ class FetchSession:
         gone = [tp for tp in self._changed if tp not in self.wanted and tp in self._told]
         forgotten = [ForgottenTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(gone).items()]
         return SessionFields(self._id, self._epoch, _topics(changed), forgotten)
+
+    def beside(self, partitions: Iterable[TopicPartition]) -> SessionFields:
+        """The fields of a request for some of what is wanted, of which the session knows nothing."""
+        return SessionFields(0, -1, _topics({tp: self.wanted[tp] for tp in partitions}), [])
 
     def accept(self, session_id: int) -> None:
         """The request was answered; the broker keeps the session under this id, 0 for none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -271,3 +272,29 @@ async def test_by_kafkas_names(bootstrap: str, confluent: Confluent, topic: str)
     finally:
         await consumer.stop()
         await consumer.stop()
+
+
+@pytest.mark.parametrize("how", ["paused", "not asked for"])
+async def test_a_full_buffer_of_what_nobody_wants_now(
+    bootstrap: str, confluent: Confluent, topics: Topics, how: str
+) -> None:
+    bulk, urgent = topics.make(4), topics.make()
+    for number in [*range(4)] * 20:
+        await asyncio.to_thread(confluent.produce, bulk, [Record(os.urandom(10_000))] * 2, number)
+    options = {"max_buffered_bytes": 400_000, "max_partition_fetch_bytes": 100_000}
+    places, wanted = [TopicPartition(bulk, number) for number in range(4)], TopicPartition(urgent, 0)
+    async with open_consumer(bootstrap, **options) as consumer:
+        consumer.assign([*places, wanted])
+        memory = consumer._core.fetcher.memory  # type: ignore[union-attr]
+        await eventually(lambda: memory.used_bytes > 300_000 and not memory.has_room, READ_S)
+        if how == "paused":
+            consumer.pause(*places)
+        waiting = asyncio.create_task(consumer.getone(*([] if how == "paused" else [wanted])))
+        await asyncio.to_thread(confluent.produce, urgent, numbers(0, 3))
+        async with asyncio.timeout(READ_S):
+            assert int((await waiting).value) == 0
+        # The limit is overdrawn by one request of a broker at most.
+        assert memory.used_bytes <= 400_000 + 3 * 110_000
+        consumer.resume(*places)
+        assert len(await take_many(consumer, 162)) == 162
+        assert memory.used_bytes == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.client.consumer import Consumer
-from minikafka.client.consumer.errors import BatchTooLarge, CorruptBatch, LogTruncated
+from minikafka.client.consumer.errors import BatchTooLarge, CorruptBatch, LogTruncated, RecordNotReadable
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import ErrorCode, TopicAuthorizationFailedError
 from minikafka.protocol.messages.fetch import (
@@ -29,10 +29,11 @@ from minikafka.protocol.messages.list_offsets import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from minikafka.protocol.records import BatchBuilder, BatchView
 from tests.broker.eventually import eventually
 from tests.client.consumer.reading import open_consumer, take, values
-from tests.client.peer import Peer
+from tests.client.peer import HangUp, Peer
 
 TP = TopicPartition("t", 0)
 READ_S = 10.0
@@ -306,3 +307,68 @@ async def test_an_answer_from_before_a_seek() -> None:
         consumer.seek(TP, 8)
         assert values(await take(consumer, 1)) == [8]
         assert consumer.metrics().buffered_bytes == 0
+
+
+def _no_five(data: bytes) -> int:
+    if data == b"5":
+        raise LookupError("five")
+    return int(data)
+
+
+async def test_an_answer_from_before_a_record_that_cannot_be_read() -> None:
+    """It is on its way while the deserializer refuses a record that comes before it."""
+    async with (
+        LogPeer(batch(0, 9)) as peer,
+        open_consumer(peer.bootstrap, "t", value_deserializer=_no_five) as consumer,
+    ):
+        usual = peer.answers[FetchRequest]
+        first: list[Any] = []
+
+        def read_first(request: FetchRequest) -> Any:
+            if not request.topics or request.topics[0].partitions[0].fetch_offset != 9 or first:
+                return usual(request)
+            # The call finds its record without having to wait.
+            with pytest.raises(StopIteration) as returned:
+                consumer.getone().send(None)
+            first.append(returned.value.value)
+            peer.batches.append(batch(9, 12))
+            return usual(request)
+
+        peer.answers[FetchRequest] = read_first
+        await eventually(lambda: first, READ_S)
+        assert values([*first, *await take(consumer, 4)]) == [*range(5)]
+        for _ in range(2):
+            assert (await read_error(consumer, RecordNotReadable)).offset == 5
+        consumer.seek(TP, 6)
+        assert values(await take(consumer, 6)) == [*range(6, 12)]
+
+
+class Pair(LogPeer):
+    """A leader that names another broker, number 2, to read from; once, and then reads itself."""
+
+    def __init__(self, other: LogPeer) -> None:
+        super().__init__(batch(0, 5))
+        self.answers[MetadataRequest] = self._two_brokers
+        self._other = other
+        self._usual, self.answers[FetchRequest] = self.answers[FetchRequest], self._name_other
+
+    def _two_brokers(self, request: MetadataRequest) -> MetadataResponse:
+        made = self.metadata(request)
+        made.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=self._other.port))
+        return made
+
+    def _name_other(self, request: FetchRequest) -> Any:
+        self.answers[FetchRequest] = self._usual
+        named = FetchablePartitionResponse(partition_index=0, high_watermark=5, preferred_read_replica=2, records=b"")
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[named])])
+
+
+async def test_a_replica_that_does_not_answer_is_left_for_the_leader() -> None:
+    def hang_up(request: FetchRequest) -> None:
+        raise HangUp
+
+    async with LogPeer(batch(0, 5)) as replica, Pair(replica) as leader:
+        replica.answers[FetchRequest] = hang_up
+        async with open_consumer(leader.bootstrap, "t", client_rack="here", retry_backoff_ms=10) as consumer:
+            assert values(await take(consumer, 5)) == [*range(5)]
+            assert replica.asked(FetchRequest)
