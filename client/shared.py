@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from minikafka.client.errors import ClientClosed
@@ -26,11 +26,21 @@ async def wait_shared(task: asyncio.Task[_T]) -> _T:
         raise
 
 
-async def see_through(work: Coroutine[Any, Any, None]) -> None:
-    """Do something to its end, also if whoever wants it is cancelled meanwhile: closing leaves nothing behind."""
+async def see_through(
+    work: Coroutine[Any, Any, None] | asyncio.Task[None], hurry: Callable[[], object] | None = None
+) -> None:
+    """Do something to its end, also if whoever wants it is cancelled meanwhile: closing leaves nothing behind.
+
+    `hurry` is called when that happens."""
     task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if hurry is not None:
+                hurry()
+    if cancelled is not None:
+        raise cancelled
+    task.result()

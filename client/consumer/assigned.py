@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from minikafka.client.cluster import Cluster
 from minikafka.client.consumer.delivery import Delivery
 from minikafka.client.consumer.errors import NotAssigned
 from minikafka.client.consumer.fetcher import Fetcher
@@ -16,10 +15,7 @@ from minikafka.client.structs import OffsetAndMetadata, TopicPartition
 class Assigned:
     """See the module's description."""
 
-    def __init__(
-        self, cluster: Cluster, reading: Reading, delivery: Delivery, positions: Positions, fetcher: Fetcher
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, reading: Reading, delivery: Delivery, positions: Positions, fetcher: Fetcher) -> None:
         self._reading = reading
         self._delivery = delivery
         self._positions = positions
@@ -54,7 +50,7 @@ class Assigned:
         for state in new:
             state.is_held = is_held
             self._states[state.tp] = state
-        self._positions.add(new, self._cluster.clock.monotonic_ms())
+        self._positions.add(new)
         self._fetcher.add(new)
         self._delivery.wake()
 

@@ -73,20 +73,26 @@ class Commits:
 
     # ------------------------------------------------------------------------------------------------ commit
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int | None = None) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout_ms: int | None = None,
+        who: ConsumerGroupMetadata | None = None,
+    ) -> None:
         """Commit, trying again while that can help. CommitFailed if the partitions are not ours any more.
 
         RebalanceInProgressError if the group is just between two generations."""
         if not offsets:
             return
+        # Of one generation for all attempts: in the next one the partitions may be somebody else's.
+        who = self._identity() if who is None else who
         try:
-            await self._cluster.retry(lambda: self._commit(offsets), timeout_ms=timeout_ms)
+            await self._cluster.retry(lambda: self._commit(offsets, who), timeout_ms=timeout_ms)
         except LEFT_BEHIND as error:
             raise CommitFailed(f"the group has gone on without this member: {error}") from error
         self.commits += 1
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        who = self._identity()
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: ConsumerGroupMetadata) -> None:
         topics = [
             OffsetCommitRequestTopic(name=topic, partitions=[_partition(offsets, topic, n) for n in numbers])
             for topic, numbers in by_topic(offsets).items()

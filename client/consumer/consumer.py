@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from random import Random
@@ -46,6 +47,8 @@ class Consumer(OffsetCalls):
         self._clock, self._rng = clock, rng
         self._subscription = Subscription()
         self._core: Core | None = None
+        self._starting: Core | None = None
+        self._start_lock = asyncio.Lock()
         self._is_closed = False
         if topics:
             self._subscription.subscribe(topics, None, None)
@@ -59,35 +62,47 @@ class Consumer(OffsetCalls):
 
     async def start(self) -> None:
         """Find the cluster and the topics, and begin to join the group and to fetch."""
-        if self._is_closed:
-            raise ClientClosed("a consumer that was closed cannot be started again")
-        if self._core is not None:
-            return
-        core = Core(self.config, self._subscription, self._clock, self._rng)
-        try:
-            await core.start()
-        except BaseException:
-            await core.close(commit_in_hand=False)
-            raise
-        self._core = core
+        async with self._start_lock:
+            if self._is_closed:
+                raise ClientClosed("a consumer that was closed cannot be started again")
+            if self._core is not None:
+                return
+            core = self._starting = Core(self.config, self._subscription, self._clock, self._rng)
+            try:
+                await core.start()
+            except BaseException:
+                await core.close(commit_in_hand=False, in_haste=True)
+                raise
+            finally:
+                self._starting = None
+            self._core = core
 
     async def stop(self) -> None:
-        """Commit what was read (if commits are automatic), leave the group, and close. May be called twice."""
-        await self._stop(commit_in_hand=True)
+        """Commit what was read (if commits are automatic), leave the group, and close. May be called twice.
 
-    async def _stop(self, *, commit_in_hand: bool) -> None:
+        A cluster that does not answer is not waited for longer than a few seconds."""
+        await self._stop(commit_in_hand=True, in_haste=False)
+
+    async def _stop(self, *, commit_in_hand: bool, in_haste: bool) -> None:
         self._is_closed = True
-        core, self._core = self._core, None
+        core = self._core or self._starting
         if core is not None:
-            await core.close(commit_in_hand=commit_in_hand)
+            try:
+                await core.close(commit_in_hand=commit_in_hand, in_haste=in_haste)
+            finally:
+                # Not before: a listener that is told of the end may still commit.
+                if core.is_closing:
+                    self._core = None
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
-        # What was in hand when something failed may not have been done, and is to be read again.
-        await self._stop(commit_in_hand=exc_type is None)
+        # What was in hand when something failed may not have been done, and is to be read again. Who is cancelled or
+        # interrupted does not want to wait.
+        is_interrupted = exc_type is not None and not issubclass(exc_type, Exception)
+        await self._stop(commit_in_hand=exc_type is None, in_haste=is_interrupted)
 
     # ------------------------------------------------------------------------------------- what is to be read
 
@@ -111,7 +126,9 @@ class Consumer(OffsetCalls):
             self._core.apply_subscription()
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group."""
+        """Read nothing any more, and leave the group. What was read is committed, if commits are automatic."""
+        if self._core is not None:
+            self._core.part()
         self._subscription.clear()
         if self._core is not None:
             self._core.apply_subscription()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -31,14 +32,22 @@ from minikafka.client.consumer.positions import Positions
 from minikafka.client.consumer.rebalance import Rebalance
 from minikafka.client.consumer.records import load_column_tools
 from minikafka.client.consumer.subscription import Kind, Subscription
-from minikafka.client.errors import ClientClosed, ClientError
+from minikafka.client.consumer.topic_watch import TopicWatch
+from minikafka.client.errors import ClientClosed, ClientError, IllegalState
 from minikafka.client.metadata import Metadata
 from minikafka.client.serializers import find_deserializer
+from minikafka.client.shared import see_through
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import KafkaError, RebalanceInProgressError
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 log: Final = logging.getLogger(__name__)
+
+_PATIENCE_S: Final = 5.0
+"""How long a cluster that does not answer is waited for at the end."""
+
+_HASTE_S: Final = 1.0
+"""The same where the program has no time. Leaving the group is tried for as long in any case."""
 
 
 class Group:
@@ -75,12 +84,15 @@ class Core:
         reading = Reading(
             config.check_crcs, find_deserializer(config.key_deserializer), find_deserializer(config.value_deserializer)
         )
-        self.assigned = Assigned(self.cluster, reading, self.delivery, self.positions, self.fetcher)
+        self.assigned = Assigned(reading, self.delivery, self.positions, self.fetcher)
         self.group = Group(self, config.group_id) if config.group_id is not None else None
         self.cluster.on_metadata(self._metadata_changed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: list[asyncio.Task[None]] = []
-        self._is_closing = False
+        self._watch = TopicWatch()
+        self._answers_without_topic = 0
+        self._goodbye: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     def _was_read(self, state: PartitionState, read_bytes: int) -> None:
         self.fetcher.was_read(state, read_bytes)
@@ -105,7 +117,7 @@ class Core:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is None or self._is_closing:
+        if error is None or self.is_closing:
             return
         if isinstance(error, KafkaError):
             self.delivery.fail(error)
@@ -122,6 +134,8 @@ class Core:
         await asyncio.to_thread(load_column_tools)
         if self.subscription.kind is Kind.TOPICS:
             await self._wait_topics(self.subscription.topics)
+        if self.is_closing:
+            raise ClientClosed("the consumer was closed while it was started")
         self.spawn(self.positions.run(self.group.commits.fetch if self.group is not None else None), "find positions")
         if self.group is not None:
             self.delivery.on_poll = self.group.heartbeats.polled
@@ -157,19 +171,31 @@ class Core:
                 self.spawn(self._look_for(missing), "look for topics")
         elif subscription.kind is Kind.NONE:
             self._assign(())
-            self._leave_soon()
         if subscription.is_automatic:
             subscription.match(self.cluster.metadata, self.config.exclude_internal_topics)
             if self.group is not None:
                 self.group.member.on(Event.SUBSCRIBED)
             else:
-                self._assign_all()
+                self._look_at_topics(self.cluster.metadata)
 
-    def _leave_soon(self) -> None:
-        member = self.group.member if self.group is not None else None
-        member_id = member.step_out(Event.UNSUBSCRIBED) if member is not None else None
-        if member is not None and member_id is not None:
-            self._leaving.append(self.spawn(member.tell_left(member_id), "leave the group"))
+    def part(self) -> None:
+        """Leave the group, before the program's subscription ends. What is left to say is said by a task: the program
+        may subscribe anew meanwhile, and is another member then."""
+        group = self.group
+        if group is None or self.subscription.kind is Kind.NONE:
+            return
+        offsets = self.assigned.offsets(None, finished=False) if self.config.enable_auto_commit else {}
+        who, listener = group.identity, self.subscription.listener
+        partitions = sorted(self.assigned.partitions) if self.subscription.is_automatic else []
+        member_id = group.member.step_out(Event.UNSUBSCRIBED)
+
+        async def say_goodbye() -> None:
+            await self._commit_last(group, offsets, who)
+            await group.rebalance.tell(listener, "on_partitions_revoked", partitions)
+            if member_id is not None:
+                await group.member.tell_left(member_id)
+
+        self._leaving.append(self.spawn(say_goodbye(), "leave the group"))
 
     async def _look_for(self, topics: Collection[str]) -> None:
         """Tell the program of topics that do not exist; it may go on with the others."""
@@ -186,19 +212,49 @@ class Core:
         self.assigned.remove(self.assigned.partitions - {*partitions})
         self.assigned.add(partitions)
 
-    def _assign_all(self) -> None:
-        """Without a group, all partitions of the topics are ours."""
-        topics = {topic: self.cluster.partitions(topic) or () for topic in self.subscription.topics}
-        self._assign([TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers])
-
     def _metadata_changed(self, metadata: Metadata) -> None:
-        if self.subscription.is_automatic:
+        is_automatic = self.subscription.is_automatic
+        if is_automatic:
             self.subscription.match(metadata, self.config.exclude_internal_topics)
-            if self.group is not None:
-                self.group.member.look_at_topics()
-            else:
-                self._assign_all()
+        if is_automatic and self.group is not None:
+            self.group.member.look_at_topics()
+        else:
+            self._look_at_topics(metadata)
         self.fetcher.touch_all()
+
+    # -------------------------------------------------------------------------------- topics without a group
+
+    def _look_at_topics(self, metadata: Metadata) -> None:
+        """Nobody else looks after the topics: have the assignment follow them, and tell of those that are gone."""
+        pattern = self.subscription.pattern
+        read = {tp.topic for tp in self.assigned.partitions}
+        if self.subscription.is_automatic:
+            kept = {topic for topic in read if pattern is not None and pattern.match(topic)}
+            seen = self._watch.look(metadata, self.subscription.topics | kept, self.cluster.clock.monotonic_ms())
+            self.assigned.remove(tp for tp in self.assigned.partitions if tp.topic in seen.renewed)
+            self._assign_all(seen.away)
+        else:
+            seen = self._watch.look(metadata, read, self.cluster.clock.monotonic_ms())
+        # A pattern says nothing about which topics there should be.
+        for error in seen.gone.values() if pattern is None else ():
+            self.delivery.notify(error)
+        self._answers_without_topic = self._answers_without_topic + 1 if seen.away else 0
+        if seen.away:
+            delay_s = self.cluster.backoff.delay_s(self._answers_without_topic)
+            asyncio.get_running_loop().call_later(delay_s, self.cluster.refresh_soon)
+
+    def _assign_all(self, away: Collection[str]) -> None:
+        """All partitions of the topics are ours, and those of topics that are away for the moment stay it."""
+        topics = self.subscription.topics
+        kept = [
+            tp
+            for tp in self.assigned.partitions
+            if tp.topic in away and not (self._watch.is_gone(tp.topic) and tp.topic not in topics)
+        ]
+        found = {topic: self.cluster.partitions(topic) or () for topic in topics}
+        self._assign(
+            [*kept, *(TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers)]
+        )
 
     # ------------------------------------------------------------------------------------------------ commits
 
@@ -209,7 +265,9 @@ class Core:
         try:
             await group.commits.commit(offsets)
         except RebalanceInProgressError as error:
-            group.member.take_error(error)
+            # Between two generations this is no news, and no reason for a third.
+            if not group.member.is_between_generations:
+                group.member.take_error(error)
             if not await self._outlast_rebalance(group.member) or not offsets.keys() <= self.assigned.partitions:
                 raise CommitFailed("the group is giving the partitions to others") from error
             await group.commits.commit(offsets)
@@ -227,28 +285,61 @@ class Core:
 
     # -------------------------------------------------------------------------------------------------- end
 
-    async def close(self, *, commit_in_hand: bool) -> None:
-        """End everything: last commit, leaving the group, tasks, connections. In this order, and none is skipped."""
-        try:
-            if self.group is not None and self.config.enable_auto_commit:
-                await self._commit_last(self.group, commit_in_hand)
-            await asyncio.gather(*self._leaving, return_exceptions=True)
-        finally:
-            self._is_closing = True
-            self.delivery.fail(ClientClosed("the consumer is closed"))
-            await self._end_tasks()
-            try:
-                await self._leave_group()
-                await self.fetcher.end_sessions()
-            finally:
-                await self.cluster.close()
+    @property
+    def is_closing(self) -> bool:
+        return self._ending is not None
 
-    async def _commit_last(self, group: Group, commit_in_hand: bool) -> None:
+    async def close(self, *, commit_in_hand: bool, in_haste: bool = False) -> None:
+        """End everything: last commit, the listener, leaving the group, tasks, connections. In this order, and the last
+        two are never skipped. In haste, or if whoever closes is cancelled, the cluster gets no more than a moment."""
+        if asyncio.current_task() in self._tasks:
+            raise IllegalState("a rebalance listener cannot close its consumer")
+        if self._ending is None or self._goodbye is None:
+            limit_s = _HASTE_S if in_haste else _PATIENCE_S
+            # Nothing is handed out any more, so what is committed now stays right.
+            self.delivery.fail(ClientClosed("the consumer is closed"))
+            self._goodbye = asyncio.create_task(self._say_goodbye(commit_in_hand, limit_s), name="say goodbye")
+            self._ending = asyncio.create_task(self._end(self._goodbye, limit_s), name="close the consumer")
+        await see_through(self._ending, self._goodbye.cancel)
+
+    async def _say_goodbye(self, commit_in_hand: bool, limit_s: float) -> None:
+        group = self.group
+        if group is None:
+            return
+        offsets = self.assigned.offsets(None, finished=not commit_in_hand) if self.config.enable_auto_commit else {}
+        await self._commit_last(group, offsets, group.identity, limit_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                if self.subscription.is_automatic:
+                    await group.rebalance.end()
+                await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    async def _end(self, goodbye: asyncio.Task[None], limit_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + limit_s
+        await asyncio.wait([goodbye])
+        left_s = 0.0 if goodbye.cancelled() else deadline_s - loop.time()
         try:
-            offsets = self.assigned.offsets(None, finished=not commit_in_hand)
-            await group.commits.commit(offsets, timeout_ms=self.config.session_timeout_ms)
+            await self._end_tasks()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(left_s, _HASTE_S)):
+                    await asyncio.gather(self._leave_group(), self.fetcher.end_sessions())
+        finally:
+            await self.cluster.close()
+        if not goodbye.cancelled():
+            goodbye.result()
+
+    async def _commit_last(
+        self,
+        group: Group,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        who: ConsumerGroupMetadata,
+        limit_s: float = _PATIENCE_S,
+    ) -> None:
+        try:
+            await group.commits.commit(offsets, timeout_ms=int(limit_s * 1000), who=who)
         except KafkaError as error:
-            log.warning("offsets were not committed when closing: %s", error)
+            log.warning("offsets were not committed at the end: %s", error)
 
     async def _leave_group(self) -> None:
         member = self.group.member if self.group is not None else None

@@ -78,7 +78,7 @@ class Member:
         self._leader = GroupLeader(cluster, config)
         self._joined_topics: frozenset[str] = frozenset()
         self._is_prepared = False
-        self._is_asking = False
+        self._waits_for_others = False
         self._woken = asyncio.Event()
         self._settled = asyncio.Event()
 
@@ -94,7 +94,7 @@ class Member:
     @property
     def is_between_generations(self) -> bool:
         """Whether this member waits for the others; not while it or the program's listener has something to do."""
-        return self._is_asking
+        return self._waits_for_others
 
     async def wait_settled(self) -> None:
         """Wait until the group is in a generation."""
@@ -145,15 +145,19 @@ class Member:
         while True:
             self._woken.clear()
             if self.membership.take_lost():
+                self._waits_for_others = False
                 self._is_prepared = True
                 await self._rebalance.lose()
             elif self.membership.state is not State.JOINING:
+                self._waits_for_others = False
                 await self._woken.wait()
             elif not self._is_prepared:
+                self._waits_for_others = False
                 # Also gives time to events that come in swarms, such as topics that appear one by one.
                 await self._rebalance.prepare()
                 self._is_prepared = True
             else:
+                self._waits_for_others = True
                 failures = 0 if await self._try_joining() else failures + 1
                 await asyncio.sleep(self._cluster.backoff.delay_s(failures))
 
@@ -171,6 +175,9 @@ class Member:
         except KafkaError as error:
             log.debug("joining group %s: %s", self._group_id, error)
             self.take_error(error)
+            if self.membership.state is State.SYNCING:
+                # The assignment is lost, and the coordinator, which gets heartbeats, would wait for nothing more of us.
+                self.on(Event.REBALANCE)
             # The coordinator does not want it to wait before it joins again.
             return isinstance(error, RebalanceInProgressError | UnknownMemberIdError | IllegalGenerationError)
         return False
@@ -239,6 +246,7 @@ class Member:
         def is_current() -> bool:
             return self.membership.generation_id == joined.generation_id
 
+        self._waits_for_others = False
         meets_again = await self._rebalance.complete(partitions, joined.generation_id, is_current)
         if is_current():
             self._is_prepared = False
@@ -250,11 +258,7 @@ class Member:
     async def _ask(self, request: Request, wait_ms: int) -> Any:
         node_id = await self._cluster.coordinator(CoordinatorKind.GROUP, self._group_id)
         timeout_ms = max(self._config.request_timeout_ms, wait_ms + _GRACE_MS)
-        self._is_asking = True
-        try:
-            return await self._cluster.request(node_id, request, purpose="group", timeout_ms=timeout_ms)
-        finally:
-            self._is_asking = False
+        return await self._cluster.request(node_id, request, purpose="group", timeout_ms=timeout_ms)
 
     # ------------------------------------------------------------------------------------------------ leaving
 

@@ -38,16 +38,18 @@ class Positions:
         # Called with a partition whose position or error is new, and with what was fetched of it in vain.
         self._changed = changed
         self._reset_to = RESETS[config.auto_offset_reset]
-        self._states: dict[PartitionState, int] = {}
+        self._states: dict[PartitionState, None] = {}
+        self._unknown_since_ms: dict[PartitionState, int] = {}
         self._woken = asyncio.Event()
 
-    def add(self, states: Collection[PartitionState], now_ms: int) -> None:
-        self._states.update(dict.fromkeys(states, now_ms))
+    def add(self, states: Collection[PartitionState]) -> None:
+        self._states.update(dict.fromkeys(states))
         self.wake()
 
     def remove(self, states: Collection[PartitionState]) -> None:
         for state in states:
             self._states.pop(state, None)
+            self._unknown_since_ms.pop(state, None)
 
     def wake(self) -> None:
         self._woken.set()
@@ -138,7 +140,9 @@ class Positions:
                 continue
             if isinstance(answer, KafkaError):
                 done = self._take_error(state, answer) and done
-            elif answer.offset == NO_OFFSET:
+                continue
+            self._unknown_since_ms.pop(state, None)
+            if answer.offset == NO_OFFSET:
                 # Nothing is that late: go on with what comes.
                 state.reset_to, done = LATEST, False
             else:
@@ -150,12 +154,18 @@ class Positions:
         """Whether there is nothing left to try."""
         if error.refresh_metadata:
             self._cluster.refresh_soon()
-        waited_ms = self._cluster.clock.monotonic_ms() - self._states[state]
-        if error.retriable and not (isinstance(error, UnknownTopicOrPartitionError) and waited_ms >= TOPIC_WAIT_MS):
+        if error.retriable and not self._is_unknown_for_long(state, error):
             return False
         state.fail(error)
         self._changed(state, 0)
         return True
+
+    def _is_unknown_for_long(self, state: PartitionState, error: KafkaError) -> bool:
+        if not isinstance(error, UnknownTopicOrPartitionError):
+            self._unknown_since_ms.pop(state, None)
+            return False
+        now_ms = self._cluster.clock.monotonic_ms()
+        return now_ms - self._unknown_since_ms.setdefault(state, now_ms) >= TOPIC_WAIT_MS
 
     def out_of_range(self, state: PartitionState) -> None:
         """The log does not have the position of a partition."""
@@ -183,7 +193,9 @@ class Positions:
                 continue
             if isinstance(answer, KafkaError):
                 done = self._take_error(state, answer) and done
-            elif answer.end_offset == NO_OFFSET or answer.end_offset >= state.fetch_offset:
+                continue
+            self._unknown_since_ms.pop(state, None)
+            if answer.end_offset == NO_OFFSET or answer.end_offset >= state.fetch_offset:
                 # A leader that knows nothing of the epoch can say nothing against it.
                 state.needs = Needs.NOTHING
                 self._changed(state, 0)

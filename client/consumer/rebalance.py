@@ -24,7 +24,7 @@ from minikafka.client.consumer.commits import Commits
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.delivery import Delivery
 from minikafka.client.consumer.membership import NO_GENERATION
-from minikafka.client.consumer.subscription import Subscription
+from minikafka.client.consumer.subscription import ConsumerRebalanceListener, Subscription
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import KafkaError
 
@@ -51,6 +51,9 @@ class Rebalance:
         self._assigned = assigned
         self._delivery = delivery
         self._commits = commits
+        # One thing at a time is done with the partitions and said to the listener.
+        self._turn = asyncio.Lock()
+        self._is_over = False
         # All support it, or it is not used.
         self.is_cooperative = all(assignor.is_cooperative for assignor in config.assignors)
 
@@ -70,21 +73,25 @@ class Rebalance:
         self.count += 1
         gone = [tp for tp in self._assigned.partitions if tp not in partitions]
         await self.give_up(gone)
-        if not is_current():
-            return False
-        new = [tp for tp in partitions if tp not in self._assigned]
-        self.owned, self.owned_generation = tuple(sorted(partitions)), generation_id
-        self._assigned.add(new, is_held=True)
-        try:
-            await self._tell("on_partitions_assigned", new, even_none=not self.is_cooperative)
-        finally:
-            self._assigned.let_go()
+        async with self._turn:
+            if self._is_over or not is_current():
+                return False
+            new = [tp for tp in partitions if tp not in self._assigned]
+            self.owned, self.owned_generation = tuple(sorted(partitions)), generation_id
+            self._assigned.add(new, is_held=True)
+            try:
+                await self._tell("on_partitions_assigned", new, even_none=not self.is_cooperative)
+            finally:
+                self._assigned.let_go()
         return bool(gone)
 
     async def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        leaving = sorted(partitions)
-        if not leaving:
-            return
+        async with self._turn:
+            leaving = sorted(tp for tp in partitions if tp in self._assigned)
+            if leaving:
+                await self._give_up(leaving)
+
+    async def _give_up(self, leaving: list[TopicPartition]) -> None:
         held = self._assigned.hold(leaving)
         try:
             # As long as the coordinator waits between two signs of life is not too long.
@@ -99,11 +106,27 @@ class Rebalance:
 
     async def lose(self) -> None:
         """The group has gone on without this member: what it had may be somebody else's."""
-        lost = sorted(self._assigned.partitions)
-        self.owned, self.owned_generation = (), NO_GENERATION
-        if lost:
-            self._assigned.remove(lost)
-            await self._tell("on_partitions_lost", lost)
+        async with self._turn:
+            lost = sorted(self._assigned.partitions)
+            self.owned, self.owned_generation = (), NO_GENERATION
+            if lost:
+                self._assigned.remove(lost)
+                await self._tell("on_partitions_lost", lost)
+
+    async def end(self) -> None:
+        """The consumer is closed, and has committed: tell the program, which may commit too. Nothing comes after."""
+        async with self._turn:
+            self._is_over = True
+            leaving = sorted(self._assigned.partitions)
+            await self._tell("on_partitions_revoked", leaving)
+            self._assigned.remove(leaving)
+
+    async def tell(
+        self, listener: ConsumerRebalanceListener | None, what: str, partitions: list[TopicPartition]
+    ) -> None:
+        """Call a listener that is none any more."""
+        async with self._turn:
+            await _call(listener, what, partitions)
 
     async def _commit_finished(self, partitions: Collection[TopicPartition]) -> None:
         try:
@@ -113,17 +136,22 @@ class Rebalance:
             log.warning("offsets were not committed before a rebalance: %s", error)
 
     async def _tell(self, what: str, partitions: list[TopicPartition], even_none: bool = False) -> None:
-        """Call the program's listener; what it raises is logged, since the group must go on."""
-        listener = self._subscription.listener
-        if listener is None or not (partitions or even_none):
-            return
-        # Listeners written for aiokafka do not know of lost partitions.
-        told: Callable[[list[TopicPartition]], Awaitable[None] | None] = (
-            getattr(listener, what, None) or listener.on_partitions_revoked
-        )
-        try:
-            answer = told(partitions)
-            if inspect.isawaitable(answer):
-                await answer
-        except Exception:
-            log.exception("the rebalance listener failed in %s", what)
+        await _call(self._subscription.listener, what, partitions, even_none)
+
+
+async def _call(
+    listener: ConsumerRebalanceListener | None, what: str, partitions: list[TopicPartition], even_none: bool = False
+) -> None:
+    """Call the program's listener; what it raises is logged, since the group must go on."""
+    if listener is None or not (partitions or even_none):
+        return
+    # Listeners written for aiokafka do not know of lost partitions.
+    told: Callable[[list[TopicPartition]], Awaitable[None] | None] = (
+        getattr(listener, what, None) or listener.on_partitions_revoked
+    )
+    try:
+        answer = told(partitions)
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception:
+        log.exception("the rebalance listener failed in %s", what)

@@ -72,7 +72,7 @@ async def test_a_cooperative_member_goes_on_with_what_it_keeps(
         await wait_settled([first], PARTITIONS)
         await eventually(lambda: len(first.witness.told) == 3)
         assert first.witness.told[2:] == [("assigned", before)]
-        assert second.witness.told[1:] == []
+        assert second.witness.told[1:] == [("revoked", before)]
 
 
 async def test_an_eager_member_gives_up_everything_and_gets_most_of_it_back(bootstrap: str, topics: Topics) -> None:

@@ -1,0 +1,97 @@
+"""Topics that are read without a group, and are unknown for a moment, gone, or others of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from minikafka.client.consumer import Consumer, topic_watch
+from minikafka.protocol.errors import ErrorCode, UnknownTopicOrPartitionError
+from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.broker.eventually import eventually
+from tests.client.consumer.reading import open_consumer, take, values
+from tests.client.consumer.test_scripted_broker import READ_S, TP, LogPeer, batch, read_error
+
+
+class TopicPeer(LogPeer):
+    """Its topic has an id, and is unknown to the next `unknown` answers."""
+
+    def __init__(self) -> None:
+        super().__init__(batch(0, 5))
+        self.topic_id = b"1" * 16
+        self.unknown = 0
+        self.answers[MetadataRequest] = self._with_id
+
+    def come_back(self) -> None:
+        """With three more records, and with another leader, so that what was asked before is not waited for."""
+        self.unknown = 0
+        self.leader_epoch += 1
+        self.batches.append(batch(5, 8, self.leader_epoch))
+
+    def _with_id(self, request: MetadataRequest) -> MetadataResponse:
+        if self.unknown:
+            self.unknown -= 1
+            made = self.metadata(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for topic in made.topics:
+                topic.partitions = []
+            return made
+        made = self.metadata(request)
+        for topic in made.topics:
+            topic.topic_id = self.topic_id
+        return made
+
+
+@asynccontextmanager
+async def has_read_all(peer: TopicPeer, how: str) -> AsyncIterator[Consumer]:
+    options = {"metadata_max_age_ms": 50, "retry_backoff_ms": 10, "allow_auto_create_topics": False}
+    async with peer, open_consumer(peer.bootstrap, **options) as consumer:
+        if how == "topics":
+            consumer.subscribe(["t"])
+        elif how == "pattern":
+            consumer.subscribe(pattern="t")
+        else:
+            consumer.assign([TP])
+        assert values(await take(consumer, 5)) == [*range(5)]
+        await peer.wait_for_fetch_at_end()
+        yield consumer
+
+
+HOWS = ["topics", "pattern", "partitions"]
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_a_topic_that_is_unknown_for_a_moment(how: str) -> None:
+    """A broker that has just started has not heard of it."""
+    peer = TopicPeer()
+    async with has_read_all(peer, how) as consumer:
+        peer.unknown = 3
+        await eventually(lambda: not peer.unknown, READ_S)
+        peer.come_back()
+        assert values(await take(consumer, 3)) == [5, 6, 7]
+
+
+async def test_another_topic_of_the_same_name() -> None:
+    peer = TopicPeer()
+    async with has_read_all(peer, "topics") as consumer:
+        peer.topic_id = b"2" * 16
+        peer.batches = [batch(0, 2)]
+        assert values(await take(consumer, 2)) == [0, 1]
+
+
+@pytest.mark.parametrize("how", HOWS)
+async def test_a_topic_that_is_gone(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_watch, "TOPIC_WAIT_MS", 100)
+    peer = TopicPeer()
+    async with has_read_all(peer, how) as consumer:
+        peer.unknown = 1 << 30
+        if how == "pattern":
+            await eventually(lambda: not consumer.assignment(), READ_S)
+        else:
+            # Told once; the program may go on with others, or wait.
+            await read_error(consumer, UnknownTopicOrPartitionError)
+            assert await consumer.getmany(timeout_ms=300) == {}
+        peer.come_back()
+        expected = [0, 1, 2] if how == "pattern" else [5, 6, 7]
+        assert values(await take(consumer, 3)) == expected
