@@ -1,11 +1,13 @@
 """An event loop in a thread of its own, for who has none: started with the first client, ended with the last.
 
-It is a daemon thread, so a program that forgets to close its clients still ends.
+It is a daemon thread, so a program that forgets to close its clients still ends. A process that is forked does not have
+the thread: clients from before the fork are of no use in it, and the first one it makes starts a thread of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -35,11 +37,19 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
+    @property
+    def is_alive(self) -> bool:
+        """False in a process that was forked from the one in which it runs."""
+        return self._thread.is_alive()
+
     def call(self, work: Coroutine[Any, Any, _T], timeout_s: float | None = None) -> _T:
         """Let the loop do something, and wait for what comes of it. Interrupting the wait cancels the work."""
         if threading.current_thread() is self._thread:
             work.close()
             raise IllegalState("called from the client's own thread, which would wait for itself")
+        if not self.is_alive:
+            work.close()
+            raise IllegalState("the client was started before this process was forked: make one here")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(timeout_s)
@@ -67,7 +77,16 @@ def release(thread: LoopThread) -> None:
     global _current
     with _lock:
         thread.users -= 1
-        if thread.users:
+        if thread.users or not thread.is_alive:
             return
         _current = None
     thread.stop()
+
+
+def _forget() -> None:
+    """In a forked process: the thread is the other one's, and nobody may be left to release the lock."""
+    global _current, _lock
+    _current, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

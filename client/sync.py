@@ -15,9 +15,14 @@ slow as two threads changing places; `send_batch`, `getmany` and `getbatch` are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+import asyncio
+import inspect
+import re
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from minikafka.client.admin.admin import Admin as AsyncAdmin
@@ -26,11 +31,13 @@ from minikafka.client.config import ClientOptions
 from minikafka.client.consumer.config import ConsumerConfig, ConsumerOptions
 from minikafka.client.consumer.consumer import Consumer as AsyncConsumer
 from minikafka.client.consumer.records import ConsumerRecord
+from minikafka.client.consumer.subscription import ConsumerRebalanceListener
 from minikafka.client.errors import ClientClosed
 from minikafka.client.loop_thread import LoopThread, acquire, release
 from minikafka.client.producer import BatchDelivery, BatchMetadata, Delivery, RecordMetadata
 from minikafka.client.producer import Producer as AsyncProducer
 from minikafka.client.producer.config import ProducerConfig, ProducerOptions
+from minikafka.client.structs import TopicPartition
 
 _C = TypeVar("_C", AsyncProducer, AsyncConsumer, AsyncAdmin)
 _P = ParamSpec("_P")
@@ -45,36 +52,49 @@ class _Facade(Generic[_C]):
     def __init__(self, client: _C) -> None:
         self._client = client
         self._thread: LoopThread | None = None
+        self._lock = threading.Lock()
 
     def start(self) -> None:
         """Find the cluster; `with` does it too."""
-        if self._thread is None:
-            self._thread = acquire()
-            try:
-                self._call(self._client.start())
-            except BaseException:
-                self._let_go()
-                raise
+        with self._lock:
+            thread = self._thread = self._thread or acquire()
+        try:
+            thread.call(self._client.start())
+        except BaseException:
+            self._let_go(thread)
+            raise
 
     def stop(self) -> None:
         """Finish and close; leaving `with` does it too. May be called twice."""
-        if self._thread is not None:
-            try:
-                self._call(self._client.stop())
-            finally:
-                self._let_go()
+        self._end(self._client.stop)
 
-    def _let_go(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
+    def _end(self, close: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        thread = self._thread
+        if thread is None:
+            return
+        try:
+            # In a forked process there is nothing to close: the connections are the other one's.
+            if thread.is_alive:
+                thread.call(close())
+        finally:
+            self._let_go(thread)
+
+    def _let_go(self, thread: LoopThread) -> None:
+        with self._lock:
+            # Two may close at once.
+            is_ours = self._thread is thread
+            self._thread = None if is_ours else self._thread
+        if is_ours:
             release(thread)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.stop()
+    def __exit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(lambda: self._client.__aexit__(exc_type, error, traceback))
 
     def _call(self, work: Coroutine[Any, Any, _R]) -> _R:
         if self._thread is None:
@@ -161,6 +181,28 @@ class Producer(_Facade[AsyncProducer]):
         self._call(block.__aexit__(None, None, None))
 
 
+class _InThread(ConsumerRebalanceListener):
+    """Has a listener called by another thread than the loop's, which has to go on with what the listener asks of it."""
+
+    def __init__(self, listener: ConsumerRebalanceListener) -> None:
+        self._listener = listener
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        await self._tell("on_partitions_revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        await self._tell("on_partitions_assigned", assigned)
+
+    async def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        is_known = hasattr(self._listener, "on_partitions_lost")
+        await self._tell("on_partitions_lost" if is_known else "on_partitions_revoked", lost)
+
+    async def _tell(self, what: str, partitions: list[TopicPartition]) -> None:
+        answer = await asyncio.to_thread(getattr(self._listener, what), partitions)
+        if inspect.isawaitable(answer):
+            await answer
+
+
 class Consumer(_Facade[AsyncConsumer]):
     """`minikafka.client.Consumer`, synchronously."""
 
@@ -176,7 +218,19 @@ class Consumer(_Facade[AsyncConsumer]):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        return self._call(self._client.getone())
+        try:
+            return self._call(self._client.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """As the asynchronous one; the listener is called by a thread of its own, and may call this consumer."""
+        self._subscribe(topics, pattern, None if listener is None else _InThread(listener))
 
     getone = _waiting(AsyncConsumer.getone)
     getmany = _waiting(AsyncConsumer.getmany)
@@ -194,7 +248,7 @@ class Consumer(_Facade[AsyncConsumer]):
     committed = _waiting(AsyncConsumer.committed)
     committed_offsets = _waiting(AsyncConsumer.committed_offsets)
     assign = _at_once(AsyncConsumer.assign)
-    subscribe = _at_once(AsyncConsumer.subscribe)
+    _subscribe = _at_once(AsyncConsumer.subscribe)
     unsubscribe = _at_once(AsyncConsumer.unsubscribe)
     subscription = _at_once(AsyncConsumer.subscription)
     assignment = _at_once(AsyncConsumer.assignment)
@@ -229,7 +283,7 @@ class Admin(_Facade[AsyncAdmin]):
     alter_partition_reassignments = _waiting(AsyncAdmin.alter_partition_reassignments)
     alter_replica_log_dirs = _waiting(AsyncAdmin.alter_replica_log_dirs)
     alter_user_scram_credentials = _waiting(AsyncAdmin.alter_user_scram_credentials)
-    close = _waiting(AsyncAdmin.close)
+    close = _Facade.stop
     create_acls = _waiting(AsyncAdmin.create_acls)
     create_delegation_token = _waiting(AsyncAdmin.create_delegation_token)
     create_partitions = _waiting(AsyncAdmin.create_partitions)

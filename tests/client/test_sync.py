@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -106,3 +108,109 @@ def test_the_threads_own_calls_are_refused() -> None:
             thread.call(inner())
     finally:
         release(thread)
+
+
+def committed(bootstrap: str, group: str) -> list[int]:
+    with sync.Admin(bootstrap_servers=bootstrap) as admin:
+        return [each.offset for each in admin.list_consumer_group_offsets(group).values()]
+
+
+def send_numbers(bootstrap: str, topic: str, count: int) -> None:
+    with sync.Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send_batch(topic, [b"%d" % number for number in range(count)])
+
+
+def test_what_a_failed_program_had_in_hand_is_not_committed(bootstrap: str, topic: str) -> None:
+    send_numbers(bootstrap, topic, 3)
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": topic, "auto_offset_reset": "earliest"}
+    with pytest.raises(ZeroDivisionError), sync.Consumer(topic, **options) as consumer:
+        for record in consumer:
+            assert record.value != b"1" or 1 / 0
+    assert committed(bootstrap, topic) == [1]
+    with sync.Consumer(topic, **options) as consumer:
+        assert consumer.getone().value == b"1"
+    assert committed(bootstrap, topic) == [2]
+
+
+def test_iterating_ends_after_a_while_without_records(bootstrap: str, topic: str) -> None:
+    send_numbers(bootstrap, topic, 3)
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 500}
+    with sync.Consumer(topic, bootstrap_servers=bootstrap, **options) as consumer:
+        found: list[bytes | None] = []
+        reading = threading.Thread(target=lambda: found.extend(record.value for record in consumer), daemon=True)
+        reading.start()
+        reading.join(20)
+        assert not reading.is_alive()
+        assert found == [b"0", b"1", b"2"]
+
+
+class Listener(client.ConsumerRebalanceListener):
+    """Calls the consumer, from a place where waiting would keep the loop from answering."""
+
+    def __init__(self, consumer: sync.Consumer) -> None:
+        self.consumer = consumer
+        self.assigned = threading.Event()
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        for place in assigned:
+            self.consumer.seek(place, 1)
+        self.assigned.set()
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self.consumer.commit()
+
+
+def test_a_listener_may_call_the_consumer(bootstrap: str, topic: str) -> None:
+    send_numbers(bootstrap, topic, 3)
+    options: dict[str, Any] = {"group_id": topic, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with sync.Consumer(bootstrap_servers=bootstrap, **options) as consumer:
+        listener = Listener(consumer)
+        consumer.subscribe([topic], listener=listener)
+        assert listener.assigned.wait(20)
+        assert consumer.getone().value == b"1"
+    assert committed(bootstrap, topic) == [2]
+
+
+def test_closing_an_admin(bootstrap: str) -> None:
+    admin = sync.Admin(bootstrap_servers=bootstrap)
+    admin.start()
+    admin.close()
+    with pytest.raises(ClientClosed):
+        admin.list_topics()
+
+
+def test_started_and_stopped_by_two_threads(bootstrap: str, topic: str) -> None:
+    consumer = sync.Consumer(topic, bootstrap_servers=bootstrap)
+    for call in (consumer.start, consumer.stop):
+        threads = [threading.Thread(target=call) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def in_fork(work: Callable[[], None]) -> int:
+    """The exit code of a process that was forked for it."""
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = 1
+    try:
+        signal.alarm(20)
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def test_after_a_fork(bootstrap: str, topic: str) -> None:
+    def use_both() -> None:
+        with pytest.raises(client.IllegalState, match="forked"):
+            producer.send_and_wait(topic, b"theirs")
+        with sync.Producer(bootstrap_servers=bootstrap) as own:
+            assert own.send_and_wait(topic, b"own").offset == 1
+        producer.stop()
+
+    with sync.Producer(bootstrap_servers=bootstrap) as producer:
+        assert producer.send_and_wait(topic, b"first").offset == 0
+        assert in_fork(use_both) == 0
+        assert producer.send_and_wait(topic, b"third").offset == 2
