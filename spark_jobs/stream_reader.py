@@ -189,7 +189,9 @@ class DriverState:
             self._policy.report(f"{_names(gone)} cannot be found any more, or the checkpoint is one of other topics")
         for tp in sorted({*start} & {*latest}):
             if latest[tp] < start[tp]:
-                self._policy.report(f"{_names([tp])} ends at {latest[tp]}, but {verb} {start[tp]}: is it another one?")
+                self._policy.report(
+                    f"{_names([tp])} ends at {latest[tp]}, but {verb} {start[tp]}: it may be another one"
+                )
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
         """The ranges of a batch. The first batch knows itself where it begins."""

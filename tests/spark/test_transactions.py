@@ -22,6 +22,7 @@ from minikafka.spark_jobs.sink.writers import (
     Written,
     link_for,
     transactions_of,
+    write_at_least_once,
     write_in_transaction,
 )
 from tests.spark.running import Topics
@@ -97,6 +98,17 @@ def test_rows_that_cannot_all_be_written_hold_nobody_up(topics: Topics, topic: s
     # Without a row there is nothing to abort.
     with pytest.raises(ZeroDivisionError):
         write_in_transaction(sink, f"{topic}-1", (1 // 0 for _ in "x"))
+
+
+def test_keys_count_only_where_the_partitioner_says_so(topics: Topics, topic: str) -> None:
+    topics.create(topic, 4)
+    keys = [b"%d" % number for number in range(40)]
+    batch = pa.RecordBatch.from_pydict({"key": pa.array(keys, pa.binary()), "value": pa.array(keys, pa.binary())})
+    given = {"kafka.bootstrap.servers": topics.bootstrap, "topic": topic, "kafka.partitioner": "sticky"}
+    assert write_at_least_once(parse_sink_options(given, Use.BATCH_WRITE), iter([batch])).rows == 40
+    found = read_broker(topics, topic)
+    assert len({*found.column("partition").to_pylist()}) == 1
+    assert found.column("key").to_pylist() == found.column("value").to_pylist() == keys
 
 
 class Task:
