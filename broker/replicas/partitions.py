@@ -223,6 +223,8 @@ class Partitions:
                 await self.workers[log_dir].do(log_dir.assign_topic_id(name, state.topic_id))
         if log_dir is None:
             log_dir = await self._create(state)
+        # It may have failed since, and then it took along only what was known to be there.
+        log_dir.check_online()
         partition = Partition(
             self.broker_id,
             name,

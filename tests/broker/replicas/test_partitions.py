@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
+from minikafka.broker.replicas.dir_worker import DirWorker
 from minikafka.protocol.control import PartitionState, StoppedPartition
 from minikafka.protocol.errors import (
     ErrorCode,
@@ -13,6 +16,7 @@ from minikafka.protocol.errors import (
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
+from minikafka.storage.dir_jobs import Job
 from minikafka.storage.log_dir import LogDir
 from tests.broker.handlers.station import Station, station
 
@@ -175,6 +179,21 @@ async def test_a_directory_that_fails_takes_its_partitions_along(here: Station) 
     again = state(lost[0][1], epoch=1, partition_epoch=1, is_new=False)
     assert await partitions.apply([again], is_full=False) == {lost[0]: ErrorCode.KAFKA_STORAGE_ERROR}
     assert await partitions.apply([state(9)], is_full=False) == {}
+
+
+async def test_a_directory_that_fails_when_a_log_was_just_made_takes_it_along(here: Station) -> None:
+    partitions = here.context.partitions
+    for worker in partitions.workers.values():
+
+        def do(job: Job, worker: DirWorker = worker, do: Callable[[Job], asyncio.Future[None]] = worker.do) -> Any:
+            done = do(job)
+            done.add_done_callback(lambda _: worker.fail("gone"))
+            return done
+
+        worker.do = do  # type: ignore[method-assign]
+    assert await partitions.apply([state()], is_full=False) == {("t", 0): ErrorCode.KAFKA_STORAGE_ERROR}
+    assert partitions.all == {}
+    assert partitions.offline_count == 1
 
 
 async def test_what_is_not_here_is_unknown_or_elsewhere(here: Station) -> None:
