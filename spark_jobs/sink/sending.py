@@ -25,20 +25,12 @@ _CHUNK_ROWS: Final = 10_000
 _ABORT_SECONDS: Final = 10.0
 
 
-class OpenEndedProducer(Producer):
-    """A producer whose transaction somebody else may end, who needs to know its identity for that."""
-
-    @property
-    def identity(self) -> Identity | None:
-        return self._identities.current
-
-
 class Sender:
     """One producer, used from code that does not await."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._thread = LoopThread("minikafka producer")
-        self._producer = OpenEndedProducer(config=config)
+        self._producer = Producer(config=config)
         self._sent: list[Delivery | BatchDelivery] = []
         self._is_transactional = config.transactional_id is not None
         self._has_begun = False
