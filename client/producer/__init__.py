@@ -1,8 +1,10 @@
 """Sending records: batching, retries, idempotence, transactions.
 
 producer      what users call                     config, partitioners, metrics   what they set and see
+checks        what `send` is given                topics                          what is known of topics
 accumulator   records into batches, and room      batch, queues                   records of a batch, a partition
 sender, lane  what is sent when and where         sequences                       numbering, as pure rules
+watch         tasks that may not end unseen
 identity, transactions, coordinator               transaction_states              the same for transactions
 """
 
