@@ -24,7 +24,7 @@ from minikafka.client.cli.measuring import Measured, describe, histogram, sparkl
 from minikafka.client.cli.output import Output
 from minikafka.client.cli.parsing import as_bytes
 from minikafka.client.cli.running import Failed, Session, connected
-from minikafka.client.consumer import Consumer, ConsumerConfig
+from minikafka.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
 from minikafka.client.producer import BatchDelivery, Delivery, Producer, ProducerConfig
 from minikafka.client.producer.config import COMPRESSION_TYPES
 from minikafka.client.structs import TopicPartition
@@ -34,6 +34,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _AT_ONCE: Final = 1000
 """Records of one `send_batch`."""
 _ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz0123456789 {}:,"
+_PAYLOAD_BYTES: Final = 4 << 20
+"""Making them takes a second."""
 _COLUMNS: Final = 40
 _STALLED_S: Final = 30.0
 
@@ -189,9 +191,11 @@ async def _topic(session: Session, load: Load) -> AsyncIterator[str]:
 
 
 def _payloads(size: int) -> list[bytes]:
-    """Different records of one size, about as compressible as text of programs is."""
+    """Different records of one size, about as compressible as text of programs is. Large ones repeat themselves."""
     chance = random.Random(size)
-    return [bytes(chance.choices(_ALPHABET, k=size)) for _ in range(_AT_ONCE)]
+    count = min(_AT_ONCE, max(1, _PAYLOAD_BYTES // max(size, 1)))
+    made = [bytes(chance.choices(_ALPHABET, k=size)) for _ in range(count)]
+    return [made[number % count] for number in range(_AT_ONCE)]
 
 
 async def _fill(out: Output, producer: Producer, topic: str, load: Load, at_once: int) -> Measured:
@@ -285,8 +289,7 @@ async def _round_trips(
         async with asyncio.TaskGroup() as group:
             group.create_task(send())
             while measured.records < load.records:
-                async with asyncio.timeout(_STALLED_S):
-                    record = await consumer.getone()
+                record = await _next_record(consumer)
                 now_s = time.perf_counter()
                 # Others may write to a topic that is not our own.
                 if record.key is not None and record.key.startswith(mark):
@@ -294,6 +297,14 @@ async def _round_trips(
                     measured.add(now_s, now_s - sent_s[number], 1, load.size)
                     waiting.update(measured.records, f"{measured.records:,}")
     return measured
+
+
+async def _next_record(consumer: Consumer) -> ConsumerRecord:
+    try:
+        async with asyncio.timeout(_STALLED_S):
+            return await consumer.getone()
+    except TimeoutError:
+        raise Failed(f"no record has come for {_STALLED_S:g} seconds") from None
 
 
 def _report(out: Output, measured: Measured, what: str) -> None:

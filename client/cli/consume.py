@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import click
@@ -13,8 +14,9 @@ from minikafka.client.cli import completion
 from minikafka.client.cli.formats import Formatter, make_formatter
 from minikafka.client.cli.parsing import as_partitions, as_time_ms
 from minikafka.client.cli.running import Session, WrongUse, connected
-from minikafka.client.consumer import Consumer, ConsumerConfig, ConsumerRebalanceListener
+from minikafka.client.consumer import Consumer, ConsumerConfig, ConsumerRebalanceListener, ConsumerRecord
 from minikafka.client.consumer.config import ISOLATION_LEVELS
+from minikafka.client.consumer.errors import NotAssigned
 from minikafka.client.errors import IllegalState
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import UnknownTopicOrPartitionError
@@ -161,13 +163,23 @@ class Reading:
         while self._left != 0 and not (ends is not None and await self._is_at_end(places, ends)):
             found = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=min(self._left or 1000, 1000))
             for place, records in found.items():
-                for record in records:
-                    if ends is None or record.offset < ends.get(place, record.offset + 1):
-                        write(self._format(record))
+                wanted = self._up_to_end(place, records, None if ends is None else ends.get(place))
+                for record in wanted:
+                    write(self._format(record))
                 if self._left is not None:
-                    self._left -= len(records)
+                    self._left -= len(wanted)
             if found:
                 flush()
+
+    def _up_to_end(self, place: TopicPartition, records: list[ConsumerRecord], end: int | None) -> list[ConsumerRecord]:
+        """The records before an end. What comes after it is not taken, or the group would never see it."""
+        if end is None or records[-1].offset < end - 1:
+            return records
+        # The group may have taken the partition away in the meantime.
+        with suppress(NotAssigned):
+            self._consumer.pause(place)
+            self._consumer.seek(place, end)
+        return [record for record in records if record.offset < end]
 
     async def _is_at_end(self, places: Iterable[TopicPartition] | None, ends: dict[TopicPartition, int]) -> bool:
         if places is None:

@@ -38,16 +38,17 @@ async def choose_partitions(
         if not committed:
             raise Failed("the group has committed nothing")
         return sorted(committed)
-    wanted = {name: numbers for name, _, numbers in (each.partition(":") for each in named)}
-    described = await admin.describe_topics(wanted)
-    places = []
-    for name, numbers in wanted.items():
+    wanted = [(name, numbers) for name, _, numbers in (each.partition(":") for each in named)]
+    described = await admin.describe_topics([name for name, _ in wanted])
+    # A topic may be named more than once.
+    places: set[TopicPartition] = set()
+    for name, numbers in wanted:
         known = [each.partition for each in described[name].partitions]
         chosen = parse_numbers(numbers, "partitions") if numbers else known
         unknown = [each for each in chosen if each not in known]
         if unknown:
             raise Failed(f"topic {name!r} has no partition {unknown[0]}")
-        places += [TopicPartition(name, each) for each in chosen]
+        places.update(TopicPartition(name, each) for each in chosen)
     return sorted(places)
 
 

@@ -6,15 +6,17 @@
     async def describe(session: Session, topic: str) -> None: ...
 
 Exit codes: 0 it is done; 1 it could not be done, or not all of it; 2 it was asked for in a wrong way. Ctrl-C ends any
-command quietly, with 130 as shells have it.
+command quietly, with 130 as shells have it, and so does a reader of its output that has enough, with 141.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -30,6 +32,7 @@ from minikafka.client.options import kafka_names
 from minikafka.protocol.errors import KafkaError
 
 INTERRUPTED: Final = 130
+UNREAD: Final = 141
 BOOTSTRAP_VARIABLE: Final = "MINIKAFKA_BOOTSTRAP"
 
 _C = TypeVar("_C", bound=ClientConfig)
@@ -142,7 +145,11 @@ def run(work: Awaitable[None]) -> None:
     """Run a command to its end, and turn what is raised into one line and an exit code."""
 
     async def main() -> None:
-        await work
+        try:
+            await work
+        except BaseExceptionGroup as errors:
+            # Of tasks that ended together the first failure is the reason of the others.
+            raise _first_of(errors) from None
 
     try:
         asyncio.run(main())
@@ -153,11 +160,18 @@ def run(work: Awaitable[None]) -> None:
     except KafkaError as error:
         raise Failed(explain(error)) from None
     except BrokenPipeError:
-        # Whoever read the output has enough of it; click ends quietly.
-        raise
+        # What is left in the buffer has nowhere to go, and would be complained about at the very end.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(UNREAD)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         raise Failed(f"{name}{error.strerror or error}") from None
+
+
+def _first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = errors.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def confirm(out: Output, question: str, is_sure: bool) -> None:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from minikafka.client.cli import bench
 from minikafka.client.cli.measuring import Measured, bar, describe, histogram, sparkline
 from tests.client.cli.calling import Cli
 
@@ -51,6 +52,18 @@ def test_nothing_is_left_and_nothing_to_read(cli: Cli, topic: str) -> None:
     assert cli("bench", "produce", "-n", 10, "-r", 9).code == 1
     assert cli("bench", "produce", "-n", 0).code == 2
     assert "minikafka-bench" not in cli("topic", "list").done().out
+
+
+def test_records_that_are_too_large(cli: Cli) -> None:
+    for how in ([], ["--one-by-one"]):
+        called = cli("bench", "produce", "-n", 10, "-s", "2m", *how)
+        assert called.code == 1 and "max_request_size" in called.err and len(called.err.splitlines()) == 1
+
+
+def test_records_that_do_not_come(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_STALLED_S", 0.3)
+    called = cli("bench", "latency", "-n", 3, "--rate", 1)
+    assert (called.code, called.err) == (1, "Error: no record has come for 0.3 seconds\n")
 
 
 def test_percentiles_count_records() -> None:

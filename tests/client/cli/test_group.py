@@ -65,6 +65,13 @@ def test_reset_shows_first_and_does_it_when_told(cli: Cli, group: tuple[str, str
     assert cli("consume", topic, "-g", name, "-n", 1).done().out == "0\n"
 
 
+def test_reset_of_a_topic_that_is_named_twice(cli: Cli, group: tuple[str, str]) -> None:
+    name, topic = group
+    words = ("-t", f"{topic}:1", "-t", f"{topic}:0", "-t", f"{topic}:0")
+    found = cli("group", "reset", name, *words, "--to-earliest", "--json").json
+    assert [each["partition"] for each in found["partitions"]] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("aim", "offset"),
     [

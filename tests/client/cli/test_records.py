@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from minikafka.client.consumer import Consumer
+from minikafka.client.structs import TopicPartition
 from tests.client.cli.calling import Cli
 from tests.compat.clients.topics import Topics
 
@@ -97,6 +99,34 @@ def test_a_group_goes_on_where_it_was(cli: Cli, topic: str, tmp_path: Path, name
     assert cli("consume", topic, "-g", group).done().out == ""
     send(cli, topic, "3\n", tmp_path)
     assert cli("consume", topic, "-g", group).done().out == "3\n"
+
+
+@pytest.fixture
+def ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every first partition looks as if its records after the first had come since."""
+    find = Consumer.end_offsets
+
+    async def find_earlier(self: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        found = await find(self, partitions)
+        return {place: end if place.partition else 1 for place, end in found.items()}
+
+    monkeypatch.setattr(Consumer, "end_offsets", find_earlier)
+
+
+def test_what_is_not_printed_is_not_read(
+    cli: Cli, topic: str, tmp_path: Path, name: Callable[[], str], ends_early: None
+) -> None:
+    group = name()
+    send(cli, topic, "0\n1\n2\n", tmp_path)
+    assert cli("consume", topic, "-g", group).done().out == "0\n"
+    assert cli.as_process("consume", topic, "-g", group).done().out == "1\n2\n"
+
+
+def test_what_is_not_printed_is_not_counted(cli: Cli, topics: Topics, tmp_path: Path, ends_early: None) -> None:
+    topic = topics.make(2)
+    for number in range(2):
+        send(cli, topic, "0\n1\n2\n", tmp_path, "-p", number)
+    assert sorted(cli("consume", topic, "-n", 4).done().out.split()) == ["0", "0", "1", "2"]
 
 
 def test_following(cli: Cli, topic: str, tmp_path: Path) -> None:

@@ -150,4 +150,12 @@ def test_a_reader_that_has_enough(cli: Cli, topic: str, tmp_path: Path) -> None:
         running.stdout.close()
         assert running.stderr is not None
         assert running.stderr.read() == ""
-        assert running.wait(20) == 1
+        assert running.wait(20) == 141
+
+
+def test_a_table_that_nobody_reads(cli: Cli, topic: str) -> None:
+    with cli.begin("topic", "list") as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == ""
+        assert running.wait(20) == 141
