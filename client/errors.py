@@ -65,7 +65,7 @@ class BadServerSignature(AuthenticationFailed, IllegalSaslStateError):
 
 
 class SerializationFailed(ClientError, ValueError):
-    """A key or value could not be turned into bytes or back."""
+    """A key, a value, a header or a timestamp could not be turned into bytes, or back."""
 
 
 class RecordTooLarge(ClientError, MessageTooLargeError):
