@@ -7,13 +7,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from minikafka import client
 from minikafka.client import ClientClosed, NewTopic, NoBrokersAvailable, TopicPartition, sync
-from minikafka.client.loop_thread import acquire, release
+from minikafka.client.loop_thread import LoopThread, acquire, release
 from tests.compat.running import free_ports
 
 
@@ -179,7 +180,17 @@ def test_closing_an_admin(bootstrap: str) -> None:
         admin.list_topics()
 
 
-def test_started_and_stopped_by_two_threads(bootstrap: str, topic: str) -> None:
+def test_started_and_stopped_by_two_threads(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, acquired = threading.Barrier(2), []
+
+    def acquire_together() -> LoopThread:
+        # There should be nobody to wait for.
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        acquired.append(acquire())
+        return acquired[-1]
+
+    monkeypatch.setattr(sync, "acquire", acquire_together)
     consumer = sync.Consumer(topic, bootstrap_servers=bootstrap)
     for call in (consumer.start, consumer.stop):
         threads = [threading.Thread(target=call) for _ in range(2)]
@@ -187,6 +198,7 @@ def test_started_and_stopped_by_two_threads(bootstrap: str, topic: str) -> None:
             thread.start()
         for thread in threads:
             thread.join()
+    assert len(acquired) == 1
 
 
 def in_fork(work: Callable[[], None]) -> int:
