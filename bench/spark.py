@@ -103,17 +103,14 @@ class Bench:
         parquet = str(self._folder / cell.topic)
         self._ours().option("subscribe", cell.topic).load().write.option("compression", "none").parquet(parquet)
         ready = self._session.read.format("ready").options(rows=cell.rows, size=cell.size, partitions=cell.partitions)
-        read = self._session.read
         batches = {
             "broker": lambda: self._ours().option("subscribe", cell.topic).load(),
-            "files": lambda: (
-                read.format("minikafka").option("logDirs", str(self._log_dir)).option("subscribe", cell.topic).load()
-            ),
-            "parquet": lambda: read.parquet(parquet),
+            "files": lambda: self._files().option("subscribe", cell.topic).load(),
+            "parquet": lambda: self._session.read.parquet(parquet),
             "ready": ready.load,
         }
         if self._has_connector:
-            batches["connector"] = lambda: self._kafka(read, cell).load()
+            batches["connector"] = lambda: self._kafka(self._session.read, cell).load()
         ways: dict[str, Callable[[], float]] = {
             name: lambda load=load: self._time(load(), cell.rows)  # type: ignore[misc]
             for name, load in batches.items()
@@ -125,6 +122,9 @@ class Bench:
 
     def _ours(self) -> Any:
         return self._session.read.format("minikafka").option("kafka.bootstrap.servers", self._bootstrap)
+
+    def _files(self) -> Any:
+        return self._session.read.format("minikafka").option("logDirs", str(self._log_dir))
 
     def _kafka(self, reader: Any, cell: Cell) -> Any:
         reader = reader.format("kafka").option("kafka.bootstrap.servers", self._bootstrap)
