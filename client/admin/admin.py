@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
@@ -73,6 +74,8 @@ class Admin(
         self.config = AdminConfig.from_options(options) if config is None else config
         self._clock, self._rng = clock, rng
         self._is_closed = False
+        self._start_lock = asyncio.Lock()
+        self._starting: Cluster | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
@@ -81,24 +84,28 @@ class Admin(
 
     async def start(self) -> None:
         """Find the cluster."""
-        if self._is_closed:
-            raise ClientClosed("an admin that was closed cannot be started again")
-        if self._asker is not None:
-            return
-        cluster = Cluster(self.config, clock=self._clock, rng=self._rng)
-        try:
-            await cluster.start()
-        except BaseException:
-            await cluster.close()
-            raise
-        self._asker = Asker(cluster)
+        async with self._start_lock:
+            if self._is_closed:
+                raise ClientClosed("an admin that was closed cannot be started again")
+            if self._asker is not None:
+                return
+            cluster = self._starting = Cluster(self.config, clock=self._clock, rng=self._rng)
+            try:
+                await cluster.start()
+            except BaseException:
+                await cluster.close()
+                raise
+            finally:
+                self._starting = None
+            self._asker = Asker(cluster)
 
     async def stop(self) -> None:
-        """Close all connections; what waits gets a ClientClosed. May be called twice."""
+        """Close all connections; what waits gets a ClientClosed. May be called twice, and while it is being started."""
         self._is_closed = True
         asker, self._asker = self._asker, None
-        if asker is not None:
-            await asker.cluster.close()
+        cluster = self._starting if asker is None else asker.cluster
+        if cluster is not None:
+            await cluster.close()
 
     # What aiokafka calls it.
     close = stop

@@ -243,3 +243,18 @@ async def test_options_that_do_not_exist(bootstrap: str) -> None:
         Admin(bootstrap_server=bootstrap)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         Admin.from_config({"bootstrap.server": bootstrap})
+
+
+async def test_started_and_stopped_at_once(bootstrap: str) -> None:
+    before = asyncio.all_tasks()
+    admin = Admin(bootstrap_servers=bootstrap)
+    await asyncio.gather(admin.start(), admin.start())
+    await admin.list_topics()
+    await admin.stop()
+    other = Admin(bootstrap_servers=bootstrap)
+    starting = asyncio.create_task(other.start())
+    await asyncio.sleep(0)
+    await other.stop()
+    with pytest.raises(ClientClosed):
+        await starting
+    assert asyncio.all_tasks() == before
