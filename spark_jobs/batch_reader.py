@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -17,6 +19,9 @@ from minikafka.spark_jobs.options import SourceOptions
 from minikafka.spark_jobs.partition import RangePartition
 from minikafka.spark_jobs.planning import OffsetRange, make_ranges, split_ranges
 from minikafka.spark_jobs.rows import arrow_batches
+
+_RANGES_AHEAD: Final = 4
+"""How many of the ranges of one task are asked for at once; each may bring `max.partition.fetch.bytes`."""
 
 
 def plan(options: SourceOptions, catalog: Catalog) -> list[OffsetRange]:
@@ -45,16 +50,17 @@ def plan(options: SourceOptions, catalog: Catalog) -> list[OffsetRange]:
     return split_ranges(make_ranges(first, last), options.partitions_min, options.records_per_partition_max)
 
 
-def read_from_broker(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
-    """The rows of a range as Arrow batches; called in workers, whose connections live on."""
-    link = link_to(options.config)
-    reader = RangeReader(link, LossPolicy(options.fail_on_data_loss), wanted)
-    return arrow_batches(
-        reader.batches(),
-        wanted,
-        include_headers=options.include_headers,
-        check_crcs=options.config.check_crcs,
-    )
+def read_from_broker(options: SourceOptions, *ranges: OffsetRange) -> Iterator[Any]:
+    """The rows of ranges as Arrow batches; called in workers, whose connections live on."""
+    link, policy = link_to(options.config), LossPolicy(options.fail_on_data_loss)
+    readers = (RangeReader(link, policy, wanted).begin() for wanted in ranges)
+    begun = deque(islice(readers, _RANGES_AHEAD))
+    for wanted in ranges:
+        batches = begun.popleft().batches()
+        yield from arrow_batches(
+            batches, wanted, include_headers=options.include_headers, check_crcs=options.config.check_crcs
+        )
+        begun.extend(islice(readers, 1))
 
 
 class BrokerBatchReader(DataSourceReader):

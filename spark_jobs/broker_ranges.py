@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, Self
 
 from minikafka.client.cluster import Cluster
 from minikafka.client.consumer.config import Isolation
@@ -61,6 +61,12 @@ class RangeReader:
         self._refusals = 0
         # Where an answer had no records, though there should be some.
         self._empty_at = -1
+        self._first: Future[FetchablePartitionResponse] | None = None
+
+    def begin(self) -> Self:
+        """Ask for the first batches now, to have them when they are wanted."""
+        self._first = self._ask(self._wanted.start)
+        return self
 
     def batches(self) -> Iterator[BatchView]:
         """The batches that a reader may see. The first and last may reach over the ends of the range."""
@@ -71,7 +77,7 @@ class RangeReader:
 
     def _batches(self) -> Iterator[BatchView]:
         offset = self._wanted.start
-        asked = self._ask(offset)
+        asked = self._first or self._ask(offset)
         while offset < self._wanted.stop:
             try:
                 answer = asked.result()

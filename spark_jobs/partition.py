@@ -7,6 +7,17 @@ from pyspark.sql.datasource import InputPartition
 from minikafka.spark_jobs.planning import OffsetRange
 
 
+class StreamPartition(InputPartition):
+    """Ranges that are read one after the other."""
+
+    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
+        super().__init__(", ".join(map(str, ranges)))
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        return f"<StreamPartition {self.value}>"
+
+
 class RangePartition(InputPartition):
     """One range, and for a direct scan the directory of the partition's files."""
 

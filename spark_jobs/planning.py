@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minikafka.client.structs import TopicPartition
 from minikafka.spark_jobs.offsets import Positions
+
+SHARED_OFFSETS_MAX: Final = 1_000
+"""Starting a task of Python takes Spark some 25 ms of a processor, in which it could read more than this. But of
+records of a megabyte these are a lot, and they should be spread."""
 
 
 class OffsetRange(NamedTuple):
@@ -85,6 +89,20 @@ def _cut(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
         start = whole.start + whole.size * index // count
         stop = whole.start + whole.size * (index + 1) // count
         yield whole._replace(start=start, stop=stop)
+
+
+def share_tasks(ranges: Iterable[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
+    """The ranges by the tasks that read them, in their order: small neighbours share one."""
+    tasks: list[tuple[OffsetRange, ...]] = []
+    size = SHARED_OFFSETS_MAX
+    for each in ranges:
+        if size + each.size <= SHARED_OFFSETS_MAX:
+            tasks[-1] += (each,)
+            size += each.size
+        else:
+            tasks.append((each,))
+            size = each.size
+    return tasks
 
 
 class Trigger:

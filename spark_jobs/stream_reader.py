@@ -32,8 +32,8 @@ from minikafka.spark_jobs.catalog import Catalog, LossPolicy, resolve_start
 from minikafka.spark_jobs.link import link_to
 from minikafka.spark_jobs.offsets import Json, Positions, StreamOffset
 from minikafka.spark_jobs.options import SourceOptions
-from minikafka.spark_jobs.partition import RangePartition
-from minikafka.spark_jobs.planning import Trigger, lag_of, limit_by_lag, make_ranges, split_ranges
+from minikafka.spark_jobs.partition import StreamPartition
+from minikafka.spark_jobs.planning import Trigger, lag_of, limit_by_lag, make_ranges, share_tasks, split_ranges
 
 
 def _monotonic_ms() -> int:
@@ -106,8 +106,8 @@ class MinikafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._driver.plan(StreamOffset.from_json(start), StreamOffset.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, RangePartition)
-        return read_from_broker(self._options, partition.wanted)
+        assert isinstance(partition, StreamPartition)
+        return read_from_broker(self._options, *partition.ranges)
 
     def __getstate__(self) -> dict[str, object]:
         return {"_options": self._options, "_state": None}
@@ -193,7 +193,7 @@ class DriverState:
                     f"{_names([tp])} ends at {latest[tp]}, but {verb} {start[tp]}: it may be another one"
                 )
 
-    def plan(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
+    def plan(self, start: StreamOffset, end: StreamOffset) -> list[StreamPartition]:
         """The ranges of a batch. The first batch knows itself where it begins."""
         begun = start.positions if end.start is None else end.start
         earliest = self._catalog.earliest(end.positions)
@@ -206,9 +206,11 @@ class DriverState:
             # One that was made while the query runs should begin at 0.
             first[tp] = self._policy.clip(tp, begun.get(tp, 0), earliest[tp])
             stop[tp] = offset
-        ranges = make_ranges(first, stop)
-        pieces = split_ranges(ranges, self._options.partitions_min, self._options.records_per_partition_max)
-        return [RangePartition(piece) for piece in pieces]
+        ranges, options = make_ranges(first, stop), self._options
+        if options.partitions_min is None and options.records_per_partition_max is None:
+            return [StreamPartition(task) for task in share_tasks(ranges)]
+        pieces = split_ranges(ranges, options.partitions_min, options.records_per_partition_max)
+        return [StreamPartition((piece,)) for piece in pieces]
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

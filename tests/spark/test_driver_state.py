@@ -51,7 +51,8 @@ def state(catalog: FakeCatalog, clock: Clock | None = None, **given: str) -> Dri
 
 
 def ranges(driver: DriverState, start: StreamOffset, end: StreamOffset) -> list[tuple[int, int, int]]:
-    return [(each.wanted.partition, each.wanted.start, each.wanted.stop) for each in driver.plan(start, end)]
+    ranges = [each for task in driver.plan(start, end) for each in task.ranges]
+    return [(each.partition, each.start, each.stop) for each in ranges]
 
 
 def restored(offset: StreamOffset) -> StreamOffset:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from minikafka.client.structs import TopicPartition
 from minikafka.spark_jobs.errors import BadCheckpoint
 from minikafka.spark_jobs.offsets import StreamOffset
-from minikafka.spark_jobs.planning import OffsetRange, Trigger, limit_by_lag, make_ranges, split_ranges
+from minikafka.spark_jobs.planning import OffsetRange, Trigger, limit_by_lag, make_ranges, share_tasks, split_ranges
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -98,3 +98,12 @@ def test_a_batch_waits_for_enough_or_long_enough() -> None:
     assert not trigger.fires({A0: 1}, 1998)
     assert trigger.fires({A0: 1}, 1999)
     assert Trigger(None, 0).fires({}, 0)
+
+
+def test_small_neighbours_share_a_task() -> None:
+    sizes = [400, 600, 1, 5_000, 999, 2, 1_000, 1]
+    ranges = [OffsetRange("t", index, 10, 10 + size) for index, size in enumerate(sizes)]
+    tasks = share_tasks(ranges)
+    assert [each for task in tasks for each in task] == ranges
+    assert [[each.size for each in task] for task in tasks] == [[400, 600], [1], [5_000], [999], [2], [1_000], [1]]
+    assert share_tasks([]) == []
