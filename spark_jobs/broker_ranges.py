@@ -46,6 +46,12 @@ _VERSION_MAX: Final = 12
 _FETCH_BYTES_MAX: Final = 1 << 30
 # A leader that says it lacks an offset, and then that it has it, may have changed in between; not many times, though.
 _REFUSALS_MAX: Final = 10
+# Beside what a range is thought to take: batches are not all alike.
+_SPARE_BYTES: Final = 1 << 16
+_SPARE_SHARE: Final = 1.25
+
+# What an offset took where this worker last read a partition, in bytes. An estimate: being wrong costs a request.
+_bytes_per_offset: Final[dict[TopicPartition, float]] = {}
 
 
 class RangeReader:
@@ -58,6 +64,7 @@ class RangeReader:
         self._wanted = wanted
         self._tp = TopicPartition(wanted.topic, wanted.partition)
         self._max_bytes = link.config.max_partition_fetch_bytes
+        self._estimates = True
         self._refusals = 0
         # Where an answer had no records, though there should be some.
         self._empty_at = -1
@@ -104,7 +111,18 @@ class RangeReader:
         if not batches and answer.records and size < len(answer.records):
             # Brokers send one whole batch however large it is, but they need not.
             self._max_bytes = min(self._max_bytes * 2, _FETCH_BYTES_MAX)
+            self._estimates = False
+        elif batches and batches[-1].next_offset > offset:
+            _bytes_per_offset[self._tp] = size / (batches[-1].next_offset - batches[0].base_offset)
         return batches
+
+    def _bytes_wanted(self, offset: int) -> int:
+        """No more than is left of the range: a broker would read and send it in vain."""
+        each = _bytes_per_offset.get(self._tp) if self._estimates else None
+        if each is None:
+            return self._max_bytes
+        left = int((self._wanted.stop - offset) * each * _SPARE_SHARE)
+        return min(self._max_bytes, left + _SPARE_BYTES)
 
     def _next_offset(self, answer: FetchablePartitionResponse, batches: list[BatchView], offset: int) -> int:
         if batches:
@@ -148,16 +166,17 @@ class RangeReader:
 
     async def _fetch_once(self, cluster: Cluster, offset: int) -> FetchablePartitionResponse:
         leader = self._leader(cluster)
+        bytes_max = self._bytes_wanted(offset)
         partition = FetchPartition(
             partition=self._tp.partition,
             current_leader_epoch=cluster.leader_epoch(*self._tp),
             fetch_offset=offset,
-            partition_max_bytes=self._max_bytes,
+            partition_max_bytes=bytes_max,
         )
         request = FetchRequest(
             max_wait_ms=self._config.fetch_max_wait_ms,
             min_bytes=1,
-            max_bytes=self._max_bytes,
+            max_bytes=bytes_max,
             isolation_level=int(self._config.reads_committed),
             topics=[FetchTopic(topic=self._tp.topic, partitions=[partition])],
         )

@@ -18,6 +18,7 @@ from minikafka.protocol.messages.fetch import (
     FetchResponse,
 )
 from minikafka.protocol.records import BatchBuilder
+from minikafka.spark_jobs import broker_ranges
 from minikafka.spark_jobs.broker_ranges import RangeReader
 from minikafka.spark_jobs.catalog import LossPolicy
 from minikafka.spark_jobs.errors import DataLoss
@@ -34,6 +35,7 @@ class ScriptedCluster:
     def __init__(self, *answers: FetchablePartitionResponse | KafkaError) -> None:
         self._answers = [*answers]
         self.asked: list[tuple[int, int]] = []
+        self.asked_bytes: list[int] = []
         self.metadata = Metadata()
 
     async def wait_metadata(self, topics: list[str]) -> Metadata:
@@ -47,6 +49,8 @@ class ScriptedCluster:
 
     async def request(self, node_id: int, request: FetchRequest, **options: object) -> FetchResponse:
         self.asked.append((node_id, request.topics[0].partitions[0].fetch_offset))
+        self.asked_bytes.append(request.topics[0].partitions[0].partition_max_bytes)
+        assert request.max_bytes == self.asked_bytes[-1]
         answer = self._answers.pop(0)
         if isinstance(answer, KafkaError):
             raise answer
@@ -70,6 +74,11 @@ class ScriptedLink:
 
     def submit(self, ask: Callable[[Cluster], Coroutine[Any, Any, Any]]) -> Future[Any]:
         return self._thread.submit(ask(self._cluster))
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_ranges, "_bytes_per_offset", {})
 
 
 @pytest.fixture
@@ -118,3 +127,24 @@ def test_a_partition_that_is_gone(thread: LoopThread) -> None:
     assert read(ScriptedCluster(*answers), thread, fails=False) == [0]
     with pytest.raises(DataLoss, match=r"t-0 \[0, 10\) was to be read, but that partition cannot be found any more"):
         read(ScriptedCluster(*answers), thread)
+
+
+def test_no_more_is_asked_for_than_is_left(thread: LoopThread) -> None:
+    first = ScriptedCluster(answer(0), answer(1, 9))
+    assert read(first, thread) == [0, 1, 9]
+    whole, rest = first.asked_bytes
+    assert whole == ReaderConfig().max_partition_fetch_bytes
+    one = len(answer(0).records or b"")
+    assert 9 * one < rest < 9 * one + 70_000
+    # Who reads the partition next knows that from the beginning.
+    again = ScriptedCluster(answer(0, 9))
+    assert read(again, thread) == [0, 9]
+    assert again.asked_bytes[0] < 100_000
+
+
+def test_a_first_batch_that_is_cut_is_asked_for_again_as_a_whole(thread: LoopThread) -> None:
+    cut = answer(1)
+    cut.records = (cut.records or b"")[:-1]
+    cluster = ScriptedCluster(answer(0), cut, answer(1, 9))
+    assert read(cluster, thread) == [0, 1, 9]
+    assert cluster.asked_bytes[2] == 2 * ReaderConfig().max_partition_fetch_bytes
