@@ -55,7 +55,7 @@ imports: setup
 	$(BIN)/lint-imports
 
 pytest: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m tests.side_by_side
 
 # ZooKeeper and Spark run on the Java virtual machine, and Spark accepts 17 or newer.
 java:

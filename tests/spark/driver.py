@@ -25,7 +25,8 @@ def main(bootstrap: str, source: str, sink: str, folder: Path) -> None:
     def stream() -> DataFrame:
         reader = session.readStream.format("minikafka").option("kafka.bootstrap.servers", bootstrap)
         reader = reader.option("subscribe", source).option("startingOffsets", "earliest")
-        return reader.option("maxOffsetsPerTrigger", OFFSETS_PER_BATCH).load()
+        # More tasks than one: a commit that dies halfway has to leave something open.
+        return reader.option("maxOffsetsPerTrigger", OFFSETS_PER_BATCH).option("minPartitions", 2).load()
 
     files = stream().selectExpr("partition", "offset", "CAST(value AS STRING) AS value").writeStream.format("parquet")
     files = files.option("path", str(folder / "rows")).option("checkpointLocation", str(folder / "files"))
