@@ -138,6 +138,9 @@ class ConfigWatch:
             data, stat = await self._coord.get(path)
         except NoNode:
             return None
+        except NoAuth as error:
+            self._complain([f"{error}; it is passed over"])
+            return Entity("")
         self._made_ms[name] = stat.ctime_ms
         try:
             return decode_change(path, data)
@@ -185,3 +188,5 @@ class ConfigWatch:
             await self._coord.delete(f"{CHANGES}/{name}")
         except NoNode:
             return
+        except NoAuth as error:
+            self._complain([f"{error}; it stays"])

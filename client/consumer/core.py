@@ -29,7 +29,7 @@ from minikafka.client.consumer.membership import Event
 from minikafka.client.consumer.offsets import TOPIC_WAIT_MS
 from minikafka.client.consumer.partition import PartitionState, Reading
 from minikafka.client.consumer.positions import Positions
-from minikafka.client.consumer.rebalance import Rebalance
+from minikafka.client.consumer.rebalance import Rebalance, is_told
 from minikafka.client.consumer.records import load_column_tools
 from minikafka.client.consumer.subscription import Kind, Subscription
 from minikafka.client.consumer.topic_watch import TopicWatch
@@ -292,12 +292,15 @@ class Core:
     async def close(self, *, commit_in_hand: bool, in_haste: bool = False) -> None:
         """End everything: last commit, the listener, leaving the group, tasks, connections. In this order, and the last
         two are never skipped. In haste, or if whoever closes is cancelled, the cluster gets no more than a moment."""
-        if asyncio.current_task() in self._tasks:
+        if is_told():
             raise IllegalState("a rebalance listener cannot close its consumer")
         if self._ending is None or self._goodbye is None:
             limit_s = _HASTE_S if in_haste else _PATIENCE_S
             # Nothing is handed out any more, so what is committed now stays right.
             self.delivery.fail(ClientClosed("the consumer is closed"))
+            if commit_in_hand:
+                # Or whatever else commits until the end would go back behind it.
+                self.delivery.take_as_done()
             self._goodbye = asyncio.create_task(self._say_goodbye(commit_in_hand, limit_s), name="say goodbye")
             self._ending = asyncio.create_task(self._end(self._goodbye, limit_s), name="close the consumer")
         await see_through(self._ending, self._goodbye.cancel)

@@ -116,6 +116,11 @@ class Delivery:
                 return last
         return state.position
 
+    def take_as_done(self) -> None:
+        """The program is done with what it has in hand, though it will not ask for more."""
+        self._in_hand.clear()
+        self._idle.set()
+
     async def wait_nothing_in_hand(self, states: Collection[PartitionState]) -> None:
         """Wait until the program has asked for more after what it was given of these partitions."""
         while not self._is_waiting and any(self.finished(state) != state.position for state in states):

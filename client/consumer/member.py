@@ -79,6 +79,7 @@ class Member:
         self._joined_topics: frozenset[str] = frozenset()
         self._is_prepared = False
         self._waits_for_others = False
+        self._departures = 0
         self._woken = asyncio.Event()
         self._settled = asyncio.Event()
 
@@ -193,11 +194,15 @@ class Member:
             protocol_type=PROTOCOL_TYPE,
             protocols=self._protocols(topics),
         )
+        departures = self._departures
         self.is_joining = True
         try:
             answer: JoinGroupResponse = await self._ask(request, self._config.rebalance_wait_ms)
         finally:
             self.is_joining = False
+        if departures != self._departures and request.member_id:
+            # It is that member's, of whom the coordinator is about to be told that it has left.
+            return None
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.membership.name(answer.member_id)
         if answer.error_code:
@@ -267,6 +272,7 @@ class Member:
 
         A static member does not tell: it is to find its partitions when it comes back."""
         member_id = self.membership.member_id
+        self._departures += 1
         self.on(why)
         return member_id if member_id and self._config.group_instance_id is None else None
 

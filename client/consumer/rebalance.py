@@ -17,6 +17,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextvars import ContextVar
 from typing import Final
 
 from minikafka.client.consumer.assigned import Assigned
@@ -29,6 +30,22 @@ from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import KafkaError
 
 log: Final = logging.getLogger(__name__)
+
+
+class _Call:
+    """A listener that is being called."""
+
+    is_over = False
+
+
+_call_of_listener: Final[ContextVar[_Call | None]] = ContextVar("call of a rebalance listener", default=None)
+
+
+def is_told() -> bool:
+    """Whether whoever asks is a listener that is being called, or was set to work by one: what waits for the listener
+    must not be waited for."""
+    call = _call_of_listener.get()
+    return call is not None and not call.is_over
 
 
 class Rebalance:
@@ -149,9 +166,14 @@ async def _call(
     told: Callable[[list[TopicPartition]], Awaitable[None] | None] = (
         getattr(listener, what, None) or listener.on_partitions_revoked
     )
+    call = _Call()
+    token = _call_of_listener.set(call)
     try:
         answer = told(partitions)
         if inspect.isawaitable(answer):
             await answer
     except Exception:
         log.exception("the rebalance listener failed in %s", what)
+    finally:
+        call.is_over = True
+        _call_of_listener.reset(token)

@@ -21,7 +21,7 @@ from minikafka.broker.zookeeper.config_nodes import (
     user_entity,
 )
 from minikafka.broker.zookeeper.config_store import names_below, write_config
-from minikafka.broker.zookeeper.coord import Coord, NoNode, SessionState, Waker
+from minikafka.broker.zookeeper.coord import Coord, NoAuth, NoNode, SessionState, Waker
 from minikafka.broker.zookeeper.registration import ensure_path, ensure_persistent_paths
 from tests.broker.config.recorded import config_of
 from tests.broker.zookeeper.worlds import Diary, MemoryWorld, World
@@ -179,6 +179,35 @@ async def test_a_notification_that_nobody_can_read_any_more(world: World) -> Non
     async with running(Forgetful()) as watched:  # type: ignore[arg-type]
         await store(other, TOPIC, 5)
         await watched.until_size(5)
+
+
+async def test_a_notification_that_is_none_of_our_business(world: World) -> None:
+    """One that may neither be read nor deleted is not the end of the watch."""
+    coord, other = await world.open(), await world.open()
+    await ensure_persistent_paths(other)
+    forbidden = await other.create(f"{CHANGES}/config_change_", b"", sequence=True)
+
+    class Strict:
+        """A Coord with an access list on it."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(coord, name)
+
+        async def get(self, path: str, waker: object = None) -> object:
+            if path == forbidden:
+                raise NoAuth(path)
+            return await coord.get(path)
+
+        async def delete(self, path: str, version: int = -1) -> None:
+            if path == forbidden:
+                raise NoAuth(path)
+            await coord.delete(path, version)
+
+    async with running(Strict()) as watched:  # type: ignore[arg-type]
+        watched.clock.now_ms = await made_ms(other, forbidden.rpartition("/")[2]) + CHANGES_KEPT_MS + 1
+        for size in (5, 6):
+            await store(other, TOPIC, size)
+            await watched.until_size(size)
 
 
 async def test_nonsense_is_told_once_and_changes_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:

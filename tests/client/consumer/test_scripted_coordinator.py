@@ -297,6 +297,62 @@ async def test_a_listener_cannot_close_its_consumer() -> None:
         await eventually(lambda: told)
 
 
+@pytest.mark.parametrize("in_a_task", [False, True])
+async def test_a_listener_cannot_close_its_consumer_while_that_closes(in_a_task: bool) -> None:
+    told: list[BaseException] = []
+
+    class Closes(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+            try:
+                await (asyncio.create_task(consumer.stop()) if in_a_task else consumer.stop())
+            except IllegalState as error:
+                told.append(error)
+
+    async with GroupPeer() as peer:
+        async with member_of(peer) as consumer:
+            consumer.subscribe(["t"], listener=Closes())
+            await take(consumer, 1)
+        assert len(told) == 1
+
+
+async def test_nothing_is_committed_behind_the_last_commit() -> None:
+    """What is in hand counts when the consumer is closed in good order, however long its listener takes after that."""
+
+    class Slow(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+            # Longer than the time between two commits.
+            await asyncio.sleep(0.3)
+
+    async with GroupPeer() as peer:
+        async with member_of(peer, auto_commit_interval_ms=200) as consumer:
+            consumer.subscribe(["t"], listener=Slow())
+            await take(consumer, 3)
+        offsets = [offset for _, offset in peer.committed]
+        assert offsets == sorted(offsets) and offsets[-1] == 3
+
+
+async def test_subscribing_anew_while_a_join_is_on_its_way() -> None:
+    """The answer is for the member that has left by then, and is soon to be none."""
+    async with GroupPeer() as peer, member_of(peer) as consumer:
+        await take(consumer, 1)
+        left = consumer.group_metadata().member_id
+
+        def join(request: JoinGroupRequest) -> JoinGroupResponse:
+            if request.member_id:
+                consumer.unsubscribe()
+                consumer.subscribe(["t"])
+            answer = peer._join(request)
+            answer.member_id = answer.leader = answer.members[0].member_id = request.member_id or "another"
+            return answer
+
+        peer.answers[JoinGroupRequest] = join
+        peer.heartbeat_codes = [ErrorCode.REBALANCE_IN_PROGRESS]
+        await eventually(lambda: peer.asked(LeaveGroupRequest))
+        assert [each.members[0].member_id for each in peer.asked(LeaveGroupRequest)] == [left]
+        await eventually(lambda: consumer.group_metadata().member_id == "another")
+        await take(consumer, 1)
+
+
 # ------------------------------------------------------------------------------------------------------ starting
 
 
