@@ -185,7 +185,7 @@ async def test_a_notification_that_is_none_of_our_business(world: World) -> None
     """One that may neither be read nor deleted is not the end of the watch."""
     coord, other = await world.open(), await world.open()
     await ensure_persistent_paths(other)
-    forbidden = await other.create(f"{CHANGES}/config_change_", b"", sequence=True)
+    forbidden = (await other.create(f"{CHANGES}/config_change_", b"", sequence=True)).path
 
     class Strict:
         """A Coord with an access list on it."""
