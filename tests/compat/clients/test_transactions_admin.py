@@ -86,8 +86,7 @@ def test_transactions_are_listed(admin: Any, producer: ConfluentTransactor, topi
     assert listed(producer_id_filters=[producer_id]) == {(name, "Ongoing")}
     assert name not in {each for each, _ in listed(state_filters=["Empty", "CompleteCommit"])}
     assert name not in {each for each, _ in listed(duration_filter_ms=600_000)}
-    time.sleep(0.01)
-    assert (name, "Ongoing") in listed(duration_filter_ms=1)
+    eventually(lambda: listed(duration_filter_ms=1), lambda found: (name, "Ongoing") in found)
     producer.abort()
 
 
