@@ -12,7 +12,7 @@ SUBMIT := PYSPARK_PYTHON=$(BIN)/python $(BIN)/spark-submit
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types imports pytest java up format lock fuzz fuzz-socket clean
+.PHONY: help setup test test-long lint types imports pytest java up format lock fuzz fuzz-socket clean
 .PHONY: bench-broker bench-client bench-cluster bench-codec bench-failover bench-groups bench-idle
 .PHONY: bench-log bench-spark bench-start chaos compat-suite
 .PHONY: job-word-count job-metric-monitoring job-log-aggregation job-stream-enrichment
@@ -43,6 +43,9 @@ $(VENV)/.project: $(VENV)/.locked pyproject.toml src/minikafka/__init__.py
 	@touch $@
 
 test: setup java lint types imports pytest ## run every check and every test
+
+test-long: setup java ## run the tests that take too long for `make test`
+	$(BIN)/python -m pytest -m long --durations=15
 
 lint: setup
 	$(BIN)/ruff check .

@@ -14,10 +14,11 @@ from tests.tree import ROOT
 
 BESIDE = ("tests/protocol", "tests/schedules", "tests/sim", "tests/storage", "tests/spark")
 NICENESS = "5"
+SLOWEST_SHOWN = 15
 
 
 def main() -> int:
-    pytest = [sys.executable, "-m", "pytest"]
+    pytest = [sys.executable, "-m", "pytest", f"--durations={SLOWEST_SHOWN}"]
     with tempfile.TemporaryFile() as said:
         beside = subprocess.Popen(
             ["nice", "-n", NICENESS, *pytest, *BESIDE], cwd=ROOT, stdout=said, stderr=subprocess.STDOUT
