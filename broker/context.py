@@ -9,6 +9,7 @@ from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.membership import Membership
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.replicas.partitions import Partitions
+from minikafka.broker.rng import Rng
 from minikafka.broker.work import Work
 from minikafka.broker.zookeeper.coord import Coord
 
@@ -21,6 +22,7 @@ class Context:
     cluster_id: str
     clock: Clock
     work: Work
+    rng: Rng
     coord: Coord
     config: LiveConfig
     metadata: Metadata

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from minikafka.broker.replication.controller_link import ControllerLink
 from minikafka.broker.replication.followers import Followers
 from minikafka.broker.replication.hand_over import hand_over
 from minikafka.broker.replication.isr import IsrProposals
+from minikafka.broker.rng import Rng, system_rng
 from minikafka.broker.routes import all_routes
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork, Work
@@ -69,17 +69,18 @@ class BrokerFault(Exception):
 
 @dataclass(frozen=True)
 class Seams:
-    """Where time, tasks, network and disk come from; a simulator has its own."""
+    """Where time, tasks, network, disk and chance come from; a simulator has its own."""
 
     clock: Clock
     work: Work
     net: Net
     disk: Disk
     open_coord: Callable[[BrokerConfig], Awaitable[Coord]]
+    rng: Rng
 
 
 def real_seams() -> Seams:
-    return Seams(SystemClock(), LoopWork(), TcpNet(), RealDisk(), _open_zookeeper)
+    return Seams(SystemClock(), LoopWork(), TcpNet(), RealDisk(), _open_zookeeper, system_rng())
 
 
 async def _open_zookeeper(config: BrokerConfig) -> Coord:
@@ -135,7 +136,7 @@ class Broker:
     async def _start(self) -> None:
         coord = self._coord = await self._seams.open_coord(self.config.broker)
         await ensure_persistent_paths(coord)
-        cluster_id = await ensure_cluster_id(coord, _new_cluster_id())
+        cluster_id = await ensure_cluster_id(coord, _new_cluster_id(self._seams.rng))
         await self._settle_broker_id(coord)
         watch = ConfigWatch(coord, self.config, self._seams.clock)
         await watch.load()
@@ -180,6 +181,7 @@ class Broker:
             cluster_id=cluster_id,
             clock=seams.clock,
             work=seams.work,
+            rng=seams.rng,
             coord=coord,
             config=self.config,
             metadata=self.metadata,
@@ -313,10 +315,10 @@ async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _new_cluster_id() -> str:
+def _new_cluster_id(rng: Rng) -> str:
     """Sixteen random bytes in Kafka's spelling, which begins with no dash."""
     while True:
-        text = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+        text = base64.urlsafe_b64encode(rng.randbytes(16)).rstrip(b"=").decode()
         if not text.startswith("-"):
             return text
 

@@ -8,9 +8,7 @@ When the answer of ZooKeeper is lost, what stands there decides: a topic's id te
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from random import Random
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from minikafka.broker.config.alter import Entries, created_overrides
@@ -19,6 +17,7 @@ from minikafka.broker.controller.assignment import Racks, assign, assign_more
 from minikafka.broker.internal_topics import GROUP_OFFSETS, TRANSACTION_STATE
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
+from minikafka.broker.rng import Rng
 from minikafka.broker.zookeeper.config_nodes import encode_config, topic_entity
 from minikafka.broker.zookeeper.coord import (
     BadVersion,
@@ -84,18 +83,16 @@ class TopicAdmin:
         coord: Coord,
         config: LiveConfig,
         metadata: Metadata,
-        rng: Random | None = None,
-        random_bytes: Callable[[int], bytes] = os.urandom,
+        rng: Rng,
     ) -> None:
         self._coord = coord
         self._config = config
         self._metadata = metadata
-        self._rng = rng or Random()
-        self._random_bytes = random_bytes
+        self._rng = rng
 
     @classmethod
     def of(cls, context: Context) -> TopicAdmin:
-        return cls(context.coord, context.config, context.metadata)
+        return cls(context.coord, context.config, context.metadata, context.rng)
 
     # ------------------------------------------------------------------------------------------------- making
 
@@ -173,7 +170,7 @@ class TopicAdmin:
     def new_id(self) -> bytes:
         """As Kafka draws them: of version 4, none that has a meaning, none whose spelling looks like an option."""
         while True:
-            drawn = bytearray(self._random_bytes(len(ZERO_UUID)))
+            drawn = bytearray(self._rng.randbytes(len(ZERO_UUID)))
             drawn[6] = drawn[6] & 0x0F | 0x40
             drawn[8] = drawn[8] & 0x3F | 0x80
             topic_id = bytes(drawn)

@@ -10,8 +10,7 @@ waits for more until the reader's time is up. Records go out as the bytes they a
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final
 
 from minikafka.broker.context import Context
@@ -70,10 +69,11 @@ def routes(context: Context) -> list[Route]:
 class FetchHandler:
     """The sessions, and what every fetch needs."""
 
-    def __init__(self, context: Context, draw: Callable[[int, int], int] = random.randint) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
         self.sessions = FetchSessions(
-            lambda: context.config.broker.max_incremental_fetch_session_cache_slots, lambda: draw(1, _SESSION_ID_MAX)
+            lambda: context.config.broker.max_incremental_fetch_session_cache_slots,
+            lambda: context.rng.randint(1, _SESSION_ID_MAX),
         )
 
     def fetch(self, call: Call) -> FetchResponse | Awaitable[FetchResponse]:

@@ -37,7 +37,9 @@ def admin_of(coord: Coord, random_bytes: Callable[[int], bytes]) -> TopicAdmin:
     metadata = Metadata()
     metadata.brokers = {each: LiveBroker(broker_id=each, broker_epoch=1, endpoints=[]) for each in (1, 2, 3)}
     config = LiveConfig(config_of({"num.partitions": "2", "default.replication.factor": "2"}))
-    return TopicAdmin(coord, config, metadata, Random(1), random_bytes)
+    rng = Random(1)
+    rng.randbytes = random_bytes  # type: ignore[method-assign, assignment]
+    return TopicAdmin(coord, config, metadata, rng)
 
 
 @pytest.fixture

@@ -48,6 +48,8 @@ _SETTINGS = {
     "replica.lag.time.max.ms": str(int(LAG_SECONDS * 1000)),
     "auto.leader.rebalance.enable": "false",
     "log.cleaner.enable": "false",
+    # Each boot and each kill copies the mapped indexes.
+    "log.index.size.max.bytes": "65536",
 }
 
 _STEP_SECONDS = 0.001
@@ -72,6 +74,7 @@ class SimBroker:
         self.host = host_of(broker_id)
         self.disk = MemoryDisk()
         self.clock = SimClock()
+        self.rng = Random(broker_id)
         own = {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{self.host}:{PORT}"}
         self._config: BrokerConfig = config_of({**_SETTINGS, **own, **settings})
         self._process: Process | None = None
@@ -100,7 +103,7 @@ class SimBroker:
         self._process = Process(self.host)
         cluster = self._cluster
         work = SimWork(cluster.faults, lambda: cluster.seconds() + self.slowness_seconds)
-        seams = Seams(self.clock, work, cluster.network.host(self.host), self.disk, self._open_coord)
+        seams = Seams(self.clock, work, cluster.network.host(self.host), self.disk, self._open_coord, self.rng)
         self._broker = Broker(self._config, seams)
         return self._process.spawn(self._broker.start(), "start")
 

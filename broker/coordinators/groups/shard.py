@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
-from uuid import uuid4
 
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.groups.group import Group
@@ -29,6 +28,7 @@ from minikafka.broker.coordinators.groups.states import State
 from minikafka.broker.coordinators.groups.subscriptions import CONSUMER, subscribed_topics
 from minikafka.broker.coordinators.journal import Journal, Within, Written
 from minikafka.broker.replicas.partition import Partition
+from minikafka.broker.rng import new_uuid
 from minikafka.protocol.compression import Compression
 from minikafka.protocol.errors import DecodeError, ErrorCode, KafkaError, error_for
 from minikafka.protocol.messages.coordinator_records import GroupMetadataValue
@@ -75,11 +75,10 @@ class _OpenTxn(NamedTuple):
 class GroupShard:
     """See the module's description."""
 
-    def __init__(self, context: Context, journal: Journal, new_id: Callable[[], str] = lambda: str(uuid4())) -> None:
+    def __init__(self, context: Context, journal: Journal) -> None:
         self.groups: dict[str, Group] = {}
         self._context = context
         self._journal = journal
-        self._new_id = new_id
         self._timers: dict[Group, tuple[int, asyncio.TimerHandle]] = {}
         # By producer id.
         self._open_txns: dict[int, _OpenTxn] = {}
@@ -161,7 +160,7 @@ class GroupShard:
         return Settings(config.group_initial_rebalance_delay_ms, config.group_max_size)
 
     def new_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{self._new_id()}"
+        return f"{prefix}-{new_uuid(self._context.rng)}"
 
     def wall_ms(self) -> int:
         return self._context.clock.wall_ms()

@@ -19,6 +19,7 @@ from minikafka.broker.metadata import Metadata
 from minikafka.broker.network.dispatch import Call, Dispatcher, Operation, Resource, Route
 from minikafka.broker.network.net import TcpNet
 from minikafka.broker.network.server import Listener, Server
+from minikafka.broker.rng import system_rng
 from minikafka.broker.topic_admin import Plan, TopicAdmin
 from minikafka.broker.work import LoopWork
 from minikafka.broker.zookeeper.coord import Coord, Stat, Waker, insist
@@ -52,7 +53,7 @@ class FakeBroker:
         self.metadata = Metadata()
         self.work = LoopWork()
         self.task = ControllerTask(broker_id, coord, TcpNet(), SystemClock(), self.work, self.config, self.metadata)
-        self.admin = TopicAdmin(coord, self.config, self.metadata)
+        self.admin = TopicAdmin(coord, self.config, self.metadata, system_rng())
         self.epoch = -1
         self.port = 0
         # What it was told, in order, and what it is by now.
@@ -95,6 +96,7 @@ class FakeBroker:
             cluster_id="cluster",
             clock=SystemClock(),
             work=self.work,
+            rng=system_rng(),
             coord=self.coord,
             config=self.config,
             metadata=self.metadata,

@@ -20,6 +20,7 @@ from minikafka.broker.network.connection import Connection, ConnectionLimits
 from minikafka.broker.network.dispatch import Dispatcher, Route
 from minikafka.broker.network.net import TcpNet
 from minikafka.broker.replicas.partitions import Partitions
+from minikafka.broker.rng import system_rng
 from minikafka.broker.statistics import Statistics
 from minikafka.broker.work import LoopWork, Work
 from minikafka.broker.zookeeper.config_nodes import encode_config, topic_entity
@@ -170,6 +171,7 @@ async def station(
             cluster_id=CLUSTER_ID,
             clock=clock,
             work=work,
+            rng=system_rng(),
             coord=coord,
             config=live,
             metadata=metadata,
