@@ -125,9 +125,7 @@ compat-suite: setup java ## put kafka-python's own integration tests to a broker
 	$(BIN)/python -m tests.compat.kafka_python_suite.run $(ARGS)
 
 chaos: setup java ## break clusters under load (SECONDS=300 a row, ARGS='--only "kill -9 leader"' for one of them)
-	$(BIN)/python -m tests.chaos.run --seconds $(SECONDS) --results tests/chaos/RESULTS.md $(ARGS)
-	$(BIN)/python -m tests.chaos.coordinators.run --seconds $(SECONDS) \
-	    --results tests/chaos/coordinators/RESULTS.md $(ARGS)
+	$(BIN)/python -m tests.chaos.run --seconds $(SECONDS) --record $(ARGS)
 
 # Any engine may stand in for Docker: COMPOSE is called as `docker compose`, BUILD as `docker build`, and EXEC stands in
 # front of commands of the host that reach published ports.

@@ -5,5 +5,5 @@ cluster, links, view        processes, the connections between them, and what Zo
 load                        producers and readers that write the history
 faults, rows                what is done to a cluster
 replicas                    the files that are left, compared byte by byte
-run                         `make chaos`: all rows, and the table of results
+report, run                 `make chaos`: all rows, and the table of results
 """

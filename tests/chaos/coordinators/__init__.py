@@ -10,7 +10,7 @@ membership, member      the steps of a member of a group, and threads that take 
 members                 members that are real clients, as processes
 groups                  the judge of what members of groups did; pure
 *_faults, *_row         what is done to either, and how it is done to a cluster
-run                     both rows, and the table of results
+rows, result            both rows, and their table of results
 """
 
 ROWS = ("groups", "transactions")

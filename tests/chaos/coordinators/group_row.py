@@ -32,6 +32,8 @@ REAL_MEMBERS = 2
 RATE = 40.0
 _LOOK_SECONDS = 0.3
 _CALM_SECONDS = (0.2, 1.0)
+# A broker's session has to end, then a member's, and then all have to join again.
+OUTAGE_SECONDS_MAX = 12.0
 
 SETTINGS = {"group.min.session.timeout.ms": "1000"}
 
@@ -134,6 +136,7 @@ def disturb(cluster: Cluster, faults: Iterable[Fault], seconds: float = float("i
         unknown=verdict.unknown,
         anomalies=[*verdict.anomalies, *cast.real.double_owners()],
         longest_outage=verdict.longest_outage,
+        outage_seconds_max=OUTAGE_SECONDS_MAX,
         offsets_compared=0,
         troubles=troubles,
     )

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.chaos.checker import Anomaly
-from tests.tree import ROOT
+from tests.chaos.report import ACKED_MIN, FAULTS_MIN, word
 
-# A row with less of either proves nothing.
-ACKED_MIN = 1000
-FAULTS_MIN = 5
 _SHOWN = 8
 
 KINDS = {
@@ -26,7 +21,7 @@ KINDS = {
 
 HEAD = (
     *("row", "s", "faults", "attempted", "committed", "unknown", *KINDS, "other"),
-    *("longest outage, s", "offsets compared", "seed", "commit", "verdict"),
+    *("longest outage, s", "promised", "offsets compared", "seed"),
 )
 
 
@@ -42,6 +37,7 @@ class Result(NamedTuple):
     unknown: int
     anomalies: list[Anomaly]
     longest_outage: float
+    outage_seconds_max: float
     offsets_compared: int
     troubles: list[str]
     """What else must not be: replicas that differ, a cluster that did not become whole, tracebacks."""
@@ -59,37 +55,22 @@ class Result(NamedTuple):
 
     @property
     def word(self) -> str:
-        if not self.is_clean:
-            return "**wrong**"
-        return "well" if self.committed >= ACKED_MIN and self.faults >= FAULTS_MIN else "not run"
+        return word(
+            is_clean=self.is_clean,
+            is_in_time=self.longest_outage <= self.outage_seconds_max,
+            is_run=self.committed >= ACKED_MIN and self.faults >= FAULTS_MIN,
+        )
 
     def cells(self) -> list[str]:
         numbers = [self.faults, self.attempted, self.committed, self.unknown, *map(self.count, KINDS), self.others]
         return [
             *(self.row, f"{self.seconds:.0f}"),
             *map(str, numbers),
-            *(f"{self.longest_outage:.2f}", str(self.offsets_compared), str(self.seed), commit(), self.word),
+            *(f"{self.longest_outage:.2f}", f"{self.outage_seconds_max:.2f}"),
+            *(str(self.offsets_compared), str(self.seed)),
         ]
 
     def findings(self) -> Iterator[str]:
         for anomaly in self.anomalies[:_SHOWN]:
             yield f"{anomaly.kind} in {anomaly.partition}: {anomaly.text}"
         yield from self.troubles[:_SHOWN]
-
-
-@cache
-def commit() -> str:
-    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return asked.stdout.strip() or "-"
-
-
-def _line(texts: Sequence[str]) -> str:
-    return f"| {' | '.join(texts)} |\n"
-
-
-def table(results: Sequence[Result], earlier: str = "") -> str:
-    """Of these, and of rows that were run earlier and not now."""
-    rows = [text for text in earlier.splitlines() if text.startswith("| ") and not text.startswith(("| row ", "| ---"))]
-    lines = {text.split(" | ")[0].removeprefix("| "): f"{text}\n" for text in rows}
-    lines |= {result.row: _line(result.cells()) for result in results}
-    return _line(HEAD) + _line(["---"] * len(HEAD)) + "".join(lines.values())

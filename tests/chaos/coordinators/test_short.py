@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.coordinators import group_faults, group_row, transaction_faults, transaction_row
-from tests.chaos.coordinators.result import FAULTS_MIN
+from tests.chaos.report import FAULTS_MIN
 
 COMMITTED_MIN = 100
 SEED = 1

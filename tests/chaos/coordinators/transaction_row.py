@@ -33,6 +33,8 @@ HUNG_SECONDS = TIMEOUT_SECONDS + 10.0
 _COPY_SECONDS = 90.0
 _READ_SECONDS = 120.0
 _CALM_SECONDS = (0.2, 1.0)
+# A broker's session has to end, or the time of a transaction, and then its markers have to be written.
+OUTAGE_SECONDS_MAX = 10.0
 
 SETTINGS = {
     "transaction.state.log.replication.factor": "3",
@@ -130,6 +132,7 @@ def _judge(cluster: Cluster, recorder: Recorder, seed: int, took: float, trouble
         unknown=verdict.unknown,
         anomalies=verdict.anomalies,
         longest_outage=verdict.longest_outage,
+        outage_seconds_max=OUTAGE_SECONDS_MAX,
         offsets_compared=compared,
         troubles=troubles,
     )
