@@ -204,6 +204,7 @@ class Controller:
         )
         await self._begin_deletions()
         await self._leaders.take_over()
+        await self._reassignments.resume()
         # Only now, so that every broker is told all at once and once.
         self._channels.follow_brokers()
         await self._start_partitions()

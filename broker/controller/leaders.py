@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -72,11 +72,12 @@ class Leaders:
             before = {each: each.leader for each, _ in changes}
             left = await self._writer.write_states(changes)
             changed.update(dict.fromkeys(before))
-            self._count(each for each, leader in before.items() if each.leader not in (leader, NO_LEADER))
+            self.count(before)
         return list(changed)
 
-    def _count(self, elected: Iterable[Partition]) -> None:
-        for each in elected:
+    def count(self, before: Mapping[Partition, int]) -> None:
+        """Count elections, by who led the partitions before."""
+        for each in [each for each, leader in before.items() if each.leader not in (leader, NO_LEADER)]:
             self._statistics.leader_elections += 1
             if each.state is not None and each.state.is_recovering:
                 self._statistics.unclean_leader_elections += 1

@@ -2,8 +2,12 @@
 
 While it is under way, the replicas of a partition are the old and the new ones together, and which of them come and
 which go stands in the topic's node. When all that are to stay are in sync, the leader moves to one of them if it has
-to, those that go leave the ISR and are told to delete their logs, and last of all the node is written: until then it is
-the only record of them, and whoever is the controller next finishes from there.
+to, those that go leave the ISR, and their logs are deleted.
+
+Each step writes the replicas and a state with another leader epoch in one transaction (`Writer.write_moves`), so there
+is no step half done. Older versions wrote one after the other: a controller that takes over raises the epoch of
+whatever is under way once more, as Kafka's does. A broker that misses the order to delete its log, since the controller
+was replaced, sets it aside when it is given its roles next.
 
 A reassignment can be replaced by another one, or be cancelled, which is one to the replicas that there were before.
 """
@@ -11,7 +15,7 @@ A reassignment can be replaced by another one, or be cancelled, which is one to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,9 +23,9 @@ from minikafka.broker.controller import leader_election as election
 from minikafka.broker.controller.channels import Channels
 from minikafka.broker.controller.leaders import Leaders
 from minikafka.broker.controller.state import Cluster, Name, Partition, Topic
-from minikafka.broker.controller.writer import Writer
-from minikafka.broker.zookeeper.coord import NoNode, Set, TooLarge
-from minikafka.broker.zookeeper.topic_nodes import Assignment, StateNode, TopicNode, topic_path
+from minikafka.broker.controller.writer import WRITE_PARTITIONS_MAX, Move, Writer, chunks
+from minikafka.broker.zookeeper.coord import NoNode, TooLarge
+from minikafka.broker.zookeeper.topic_nodes import Assignment, StateNode
 from minikafka.broker.zookeeper.znodes import BadNode
 from minikafka.protocol.errors import (
     InvalidReplicaAssignmentError,
@@ -74,16 +78,13 @@ class Reassignments:
                 plans[partition] = self._planned(partition, target)
             except KafkaError as error:
                 errors[name] = error
-        for topic in {each.topic: None for each in plans}:
-            mine = {each: plan for each, plan in plans.items() if each.topic is topic}
-            dropped = {each: set(each.replicas) - set(plan.replicas) for each, plan in mine.items()}
+        for topic, mine in _by_topic(plans):
+            dropped = {each: set(each.replicas) - set(mine[each].replicas) for each in mine}
             try:
-                if not await self._write(topic, mine):
-                    raise UnknownTopicOrPartitionError
+                await self._move(topic, mine)
             except KafkaError as error:
-                errors |= {each.name: error for each in mine}
-            else:
-                await self._start(mine, dropped)
+                errors |= {each.name: error for each in mine if each.assignment != mine[each]}
+            self._start([each for each in mine if each.name not in errors], dropped)
         await self.go_on()
         return errors
 
@@ -107,23 +108,23 @@ class Reassignments:
             raise InvalidReplicaAssignmentError("No replica in sync would be left.")
         return plan
 
-    async def _start(self, plans: Mapping[Partition, Assignment], dropped: Mapping[Partition, set[int]]) -> None:
-        """Tell new replicas to follow, and those of an earlier plan that are not wanted any more to go."""
-        log.info("moving %s", {each.name: (plan.adding, plan.removing) for each, plan in plans.items()})
-
-        def rule(partition: Partition, state: StateNode) -> StateNode | None:
-            # Always with a new epoch, so that the leader hears of the new replicas before it proposes anything.
-            may_lead = partial(self._cluster.may_lead, partition.name)
-            return election.moved(partition.assignment.replicas, state, may_lead, self._epoch)
-
-        await self._leaders.change(plans, rule)
-        self._leaders.tell(list(plans))
-        for partition in plans:
+    def _start(self, partitions: list[Partition], dropped: Mapping[Partition, set[int]]) -> None:
+        """Have new replicas follow, and those of an earlier plan that are not wanted any more go."""
+        log.info("moving %s", {each.name: (each.assignment.adding, each.assignment.removing) for each in partitions})
+        self._leaders.tell(partitions)
+        for partition in partitions:
             for broker_id in partition.assignment.adding:
                 self._channels.tell_roles_to(broker_id, [partition], is_new=True)
-        for partition, broker_ids in dropped.items():
-            for broker_id in broker_ids:
+            for broker_id in dropped[partition]:
                 self._channels.stop_replicas(broker_id, [partition], delete=True)
+
+    async def resume(self) -> None:
+        """After a failover: raise the epoch of what is under way, in case it has other replicas than brokers know."""
+        for topic, mine in _by_topic({each: each.assignment for each in self.under_way() if each.state is not None}):
+            try:
+                await self._move(topic, mine)
+            except KafkaError as error:
+                log.warning("topic %s cannot be moved on: %s", topic.name, error)
 
     # ----------------------------------------------------------------------------------------------- finishing
 
@@ -140,63 +141,59 @@ class Reassignments:
         return any(self._cluster.may_lead(partition.name, each) for each in target)
 
     async def _finish(self, partitions: Iterable[Partition]) -> None:
-        def rule(partition: Partition, state: StateNode) -> StateNode | None:
-            if not self._is_ready(partition):
-                return None
-            may_lead = partial(self._cluster.may_lead, partition.name)
-            return election.moved(partition.assignment.target, state, may_lead, self._epoch)
-
-        ready = list(partitions)
-        await self._leaders.change(ready, rule)
-        # Unless somebody else has written, and it has to be looked at again.
-        done = [each for each in ready if each.state is not None and set(each.state.isr) <= set(each.assignment.target)]
-        removed = {each: each.assignment.removing for each in done}
-        for partition, broker_ids in removed.items():
-            for broker_id in broker_ids:
+        removed = {each: each.assignment.removing for each in partitions}
+        for topic, mine in _by_topic({each: Assignment(each.assignment.target) for each in removed}):
+            try:
+                await self._move(topic, mine, self._is_ready)
+            except KafkaError as error:
+                # The next event looks again.
+                log.warning("topic %s cannot be moved on: %s", topic.name, error)
+        done = [each for each in removed if not each.assignment.is_reassigned]
+        for partition in done:
+            for broker_id in removed[partition]:
                 self._channels.stop_replicas(broker_id, [partition], delete=True)
-        for topic in {each.topic: None for each in done}:
-            mine = [each for each in done if each.topic is topic]
-            await self._write(topic, {each: Assignment(each.assignment.target) for each in mine})
         log.info("moved %s", [each.name for each in done])
         self._leaders.tell(done)
 
-    async def _write(self, topic: Topic, plans: Mapping[Partition, Assignment]) -> bool:
-        """Write assignments to the topic's node, and take them over; False if the topic is gone, or makes no sense."""
-        indexes = {each.index: plan for each, plan in plans.items()}
-        while True:
-            node = TopicNode(topic.topic_id, {**topic.node.partitions, **indexes})
-            try:
-                is_done = await self._writer.write(Set(topic_path(topic.name), node.encode(), topic.version))
-            except TooLarge as error:
-                raise InvalidReplicaAssignmentError(f"ZooKeeper does not take the node of the topic: {error}") from None
-            if is_done:
-                topic.version += 1
-            else:
-                there = await self._read(topic)
-                if there is None:
-                    return False
-                # Perhaps it was written and we were not told, perhaps somebody has added partitions.
-                is_done = there == node
-            if is_done:
-                for partition, plan in plans.items():
-                    partition.assignment = plan
-                return True
+    async def _move(
+        self,
+        topic: Topic,
+        plans: Mapping[Partition, Assignment],
+        may_move: Callable[[Partition], bool] = lambda _: True,
+    ) -> None:
+        """Give partitions of a topic other replicas and another epoch; the error to answer with if that cannot be."""
+        before = {each: each.leader for each in plans}
+        for some in chunks(list(plans), WRITE_PARTITIONS_MAX):
+            is_done = False
+            while not is_done:
+                moves = [Move(each, plans[each], self._moved(each, plans[each])) for each in some if may_move(each)]
+                is_done = not moves or await self._write(topic, moves)
+        self._leaders.count(before)
 
-    async def _read(self, topic: Topic) -> TopicNode | None:
-        """What stands in the topic's node; what is new in it is taken over."""
-        path = topic_path(topic.name)
+    def _moved(self, partition: Partition, plan: Assignment) -> StateNode:
+        may_lead = partial(self._cluster.may_lead, partition.name)
+        if partition.state is None:
+            raise UnknownTopicOrPartitionError
+        state = election.moved(plan.replicas, partition.state, may_lead, self._epoch)
+        if state is None:
+            raise InvalidReplicaAssignmentError("No replica in sync would be left.")
+        return state
+
+    async def _write(self, topic: Topic, moves: Sequence[Move]) -> bool:
         try:
-            data, stat = await self._writer.read(lambda: self._writer.coord.get(path))
-            node = TopicNode.decode(path, data)
-        except NoNode:
-            return None
-        except BadNode as error:
+            return await self._writer.write_moves(topic, moves)
+        except TooLarge as error:
+            raise InvalidReplicaAssignmentError(f"ZooKeeper does not take the node of the topic: {error}") from None
+        except (NoNode, BadNode) as error:
             log.error("%s", error)
-            return None
-        if node.topic_id != topic.topic_id:
-            return None
-        self._cluster.put_topic(topic.name, node, stat.version)
-        return node
+            raise UnknownTopicOrPartitionError from None
+
+
+def _by_topic(plans: Mapping[Partition, Assignment]) -> list[tuple[Topic, dict[Partition, Assignment]]]:
+    topics: dict[Topic, dict[Partition, Assignment]] = {}
+    for partition, plan in plans.items():
+        topics.setdefault(partition.topic, {})[partition] = plan
+    return list(topics.items())
 
 
 def _check_replicas(target: Sequence[int]) -> None:

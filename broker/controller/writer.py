@@ -14,9 +14,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from minikafka.broker.controller.state import Partition
+from minikafka.broker.controller.state import Partition, Topic
 from minikafka.broker.zookeeper.coord import (
     Coord,
     Create,
@@ -29,7 +29,15 @@ from minikafka.broker.zookeeper.coord import (
     Stat,
 )
 from minikafka.broker.zookeeper.election import ControllerFenced, Controllership, write_fenced
-from minikafka.broker.zookeeper.topic_nodes import StateNode, partition_path, partitions_path, state_path, topic_path
+from minikafka.broker.zookeeper.topic_nodes import (
+    Assignment,
+    StateNode,
+    TopicNode,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_path,
+)
 from minikafka.broker.zookeeper.znodes import BadNode
 
 log: Final = logging.getLogger(__name__)
@@ -44,6 +52,22 @@ WRITE_PARTITIONS_MAX: Final = 50
 
 WRITES_IN_FLIGHT_MAX: Final = 8
 READS_IN_FLIGHT_MAX: Final = 500
+
+
+class Move(NamedTuple):
+    """Other replicas of a partition, and the state that goes with them."""
+
+    partition: Partition
+    assignment: Assignment
+    state: StateNode
+
+
+class FoundState(NamedTuple):
+    """The state of a partition as it was read; without one if there is none, or if it makes no sense."""
+
+    state: StateNode | None
+    version: int
+    zxid: int
 
 
 class Writer:
@@ -78,20 +102,26 @@ class Writer:
 
     async def adopt_states(self, partitions: Iterable[Partition]) -> None:
         """Take over what stands there, None where nothing does."""
-        await self.read_all(partitions, self._adopt_state)
+        for partition, found in await self.read_states(partitions):
+            partition.state, partition.version, partition.zxid = found
 
-    async def _adopt_state(self, partition: Partition) -> None:
+    async def read_states(self, partitions: Iterable[Partition]) -> list[tuple[Partition, FoundState]]:
+        """What stands there, without taking it over."""
+        listed = list(partitions)
+        return list(zip(listed, await self.read_all(listed, self._read_state), strict=True))
+
+    async def _read_state(self, partition: Partition) -> FoundState:
         path = state_path(*partition.name)
-        partition.state, partition.version = None, -1
         try:
             data, stat = await self.coord.get(path)
-            partition.version, partition.zxid = stat.version, stat.mzxid
-            partition.state = StateNode.decode(path, data)
         except NoNode:
-            return
+            return FoundState(None, -1, partition.zxid)
+        try:
+            return FoundState(StateNode.decode(path, data), stat.version, stat.mzxid)
         except BadNode as error:
-            # With a version and without a state: nothing is decided about it until somebody has mended it.
+            # With a version and without a state: nothing is decided about it until an operator has fixed it.
             log.error("%s", error)
+            return FoundState(None, stat.version, stat.mzxid)
 
     # ------------------------------------------------------------------------------------------------- writing
 
@@ -116,20 +146,54 @@ class Writer:
         return surprises
 
     async def _write_some(self, changes: Changes) -> list[Partition]:
-        ops = [Set(state_path(*each.name), state.encode(), each.version) for each, state in changes]
-        try:
-            results = await write_fenced(self.coord, self.held, *ops)
-        except Disconnected:
-            await self.reconnected()
-        except MultiFailed as failed:
-            log.warning("a partition is not as this controller left it: %s", failed)
-        else:
-            for (partition, state), stat in zip(changes, results, strict=True):
-                assert isinstance(stat, Stat)
-                partition.state, partition.version, partition.zxid = state, stat.version, stat.mzxid
+        if await self._set_states(changes):
             return []
         await self.adopt_states(partition for partition, _ in changes)
         return [partition for partition, state in changes if partition.state != state]
+
+    async def write_moves(self, topic: Topic, moves: Sequence[Move]) -> bool:
+        """Write other replicas of partitions together with the states that go with them: all or nothing.
+
+        No broker must hear of the replicas of one version under the epoch of another: to it the epoch is what tells
+        whether there is news. So both are one transaction in ZooKeeper, and are taken over here without an await in
+        between, since a channel may look at any time. False if the nodes were not as expected; what they hold now is
+        known then. NoNode if the topic is gone.
+        """
+        plans = {each.partition.index: each.assignment for each in moves}
+        node = TopicNode(topic.topic_id, {**topic.node.partitions, **plans})
+        changes = [(each.partition, each.state) for each in moves]
+        if await self._set_states(changes, Set(topic_path(topic.name), node.encode(), topic.version)):
+            topic.version += 1
+            for partition, assignment, _ in moves:
+                partition.assignment = assignment
+            return True
+        path = topic_path(topic.name)
+        data, stat = await self.read(lambda: self.coord.get(path))
+        there = TopicNode.decode(path, data)
+        states = await self.read_states(partition for partition, _ in changes)
+        if there.topic_id != topic.topic_id:
+            raise NoNode(path)
+        topic.version = stat.version
+        for partition, found in states:
+            partition.state, partition.version, partition.zxid = found
+            partition.assignment = there.partitions.get(partition.index, partition.assignment)
+        return all((each.partition.assignment, each.partition.state) == each[1:] for each in moves)
+
+    async def _set_states(self, changes: Changes, *others: Op) -> bool:
+        """Write states, and take them over, after some other writes; whether that is known to have been done."""
+        ops = [Set(state_path(*each.name), state.encode(), each.version) for each, state in changes]
+        try:
+            results = await write_fenced(self.coord, self.held, *others, *ops)
+        except Disconnected:
+            await self.reconnected()
+            return False
+        except MultiFailed as failed:
+            log.warning("a partition is not as this controller left it: %s", failed)
+            return False
+        for (partition, state), stat in zip(changes, results[len(others) :], strict=True):
+            assert isinstance(stat, Stat)
+            partition.state, partition.version, partition.zxid = state, stat.version, stat.mzxid
+        return True
 
     async def create_states(self, changes: Changes) -> list[Partition]:
         """Write the first states of partitions; those of which there was one already, which is taken over."""

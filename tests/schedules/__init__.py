@@ -17,6 +17,7 @@ with the rule switched off, which has to end badly, or the schedule would prove 
     15  what is known of records that were cut off                               test_producers
     18  what is committed is not cut off                                         test_truncation
     19  a controller that is none any more; a topic that was made again          test_control
+        other replicas and other epochs that come one after the other            test_reassignments
     20  damage where all was synced                                              test_restarts
     21  restarts with less than there was                                        test_restarts
     26  a log that is cut while it is read                                       test_readers

@@ -213,7 +213,8 @@ async def test_another_controller_goes_on(cluster: FakeCluster) -> None:
     assert await move(cluster, 0, [3, 4]) is None
     await cluster[1].stop()
     await cluster[2].until_led({("t", 0): 2})
-    assert await cluster[2].state("t", 0) == StateNode(2, 2, (2,), 2)
+    # One epoch since broker 1 is gone, and one since it was being moved.
+    assert await cluster[2].state("t", 0) == StateNode(2, 3, (2,), 2)
     await catch_up(cluster, 0, 2, 3, 4)
     await until_moved(cluster, 0, 3, 4)
     await cluster[2].until_led({("t", 0): 3})
