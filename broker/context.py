@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minikafka.broker.clock import Clock
+from minikafka.broker.clock import Clock, SteadyClock
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.membership import Membership
 from minikafka.broker.metadata import Metadata
@@ -21,6 +21,8 @@ class Context:
     broker_id: int
     cluster_id: str
     clock: Clock
+    steady_clock: SteadyClock
+    """By which data expires."""
     work: Work
     rng: Rng
     coord: Coord

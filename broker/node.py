@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka.broker.clock import Clock, SystemClock
+from minikafka.broker.clock import Clock, SteadyClock, SystemClock
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config_watch import ConfigWatch, refresh_topics
 from minikafka.broker.context import Context
@@ -98,6 +98,7 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, seams: Seams | None = None) -> None:
         self._seams = seams or real_seams()
+        self._steady_clock = SteadyClock(self._seams.clock)
         self.statistics = Statistics()
         self.metadata = Metadata()
         self.config = LiveConfig(config)
@@ -138,7 +139,7 @@ class Broker:
         await ensure_persistent_paths(coord)
         cluster_id = await ensure_cluster_id(coord, _new_cluster_id(self._seams.rng))
         await self._settle_broker_id(coord)
-        watch = ConfigWatch(coord, self.config, self._seams.clock)
+        watch = ConfigWatch(coord, self.config, self._steady_clock)
         await watch.load()
         context = await self._open_logs(coord, cluster_id)
         dispatcher = await self._open_ports(context)
@@ -168,18 +169,21 @@ class Broker:
         log_dirs = LogDirs(seams.disk, config.log_dirs)
         identity = Identity(config.broker_id, cluster_id)
         await load(log_dirs, identity, lambda topic: self.config.topic(topic).log, seams.work, seams.clock)
+        clock = self._steady_clock
+        clock.resume_after(log_dirs.last_written_ms)
         partitions = Partitions(
-            config.broker_id, log_dirs, self.config, self.metadata, seams.clock, seams.work, self.statistics
+            config.broker_id, log_dirs, self.config, self.metadata, clock, seams.work, self.statistics
         )
         partitions.read_configs = self._read_configs
         membership = Membership(coord, config.broker_id, config.zookeeper_session_timeout_ms, self.statistics.session)
         membership.on_lost = partitions.drop_roles
-        self._upkeep = Upkeep(partitions, self.config, seams.clock, seams.work)
+        self._upkeep = Upkeep(partitions, self.config, clock, seams.work)
         self._upkeep.start()
         self.context = Context(
             broker_id=config.broker_id,
             cluster_id=cluster_id,
             clock=seams.clock,
+            steady_clock=clock,
             work=seams.work,
             rng=seams.rng,
             coord=coord,

@@ -11,6 +11,8 @@ from minikafka.storage.formats import (
     CLEAN_SHUTDOWN_FILE,
     DELETE_DIR_SUFFIX,
     PARTITION_METADATA_FILE,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
     BadFile,
     parse_clean_shutdown,
     parse_marked_dir,
@@ -41,6 +43,16 @@ def make_dir(disk: Disk, path: str) -> None:
     disk.mkdir(path)
     for made in reversed(missing):
         disk.fsync_dir(parent(made))
+
+
+def last_written_ms(disk: Disk, path: str) -> int | None:
+    """When a broker was last at work in a directory, as far as its checkpoints tell; None if there are none.
+
+    A file system without times, where all files are from the beginning of time, tells nothing.
+    """
+    names = (CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT, REPLICATION_CHECKPOINT)
+    found = [disk.mtime_ms(join(path, name)) for name in names if disk.exists(join(path, name))]
+    return max(found, default=0) or None
 
 
 def take_clean_marker(disk: Disk, path: str, notes: list[str]) -> bool:

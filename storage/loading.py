@@ -56,7 +56,7 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
     state_files.delete_snapshots(above=log_end_offset)
     if recovery is None:
         offsets = {"log_start_offset": log_start_offset, "log_end_offset": log_end_offset}
-        producers = rebuild_producers(segments, state_files, config, **offsets, now_ms=now_ms)
+        producers = rebuild_producers(segments, state_files, **offsets, now_ms=now_ms)
     else:
         producers = recovery.replay.finish(log_end_offset)
     state_files.delete_stray_snapshots({segment.base_offset for segment in segments})
@@ -84,7 +84,6 @@ def _recover(
 ) -> Recovery:
     replay = Replay(
         state_files,
-        config,
         log_start_offset=max(state.log_start_offset, segments.first.base_offset),
         snapshot_max=segments.holding(state.recovery_point).base_offset,
         now_ms=now_ms,

@@ -27,7 +27,7 @@ from minikafka.storage.errors import StorageError
 from minikafka.storage.flushing import FlushPlan, plan_syncs
 from minikafka.storage.following import Fetched, check_fetched, grouped, placed
 from minikafka.storage.formats import AbortedTxn, BadFile
-from minikafka.storage.producers import CompletedTxn, Origin, ProducerStates, Verification
+from minikafka.storage.producers import CompletedTxn, Origin, ProducerStates
 from minikafka.storage.reading import ReadPlan, plan_search
 from minikafka.storage.replay import aborted_txn, restore_txn_index
 from minikafka.storage.scanning import Section
@@ -42,6 +42,7 @@ from minikafka.storage.timestamps import (
     plan_timestamp,
 )
 from minikafka.storage.validation import Limits, validate
+from minikafka.storage.verification import Verification
 
 # Looking a member up in its class takes longer than comparing it.
 _CLIENT = Origin.CLIENT
@@ -260,7 +261,7 @@ class Log:
                 try:
                     some, is_complete = segment.aborted(from_offset, to_offset)
                 except BadFile:
-                    restore_txn_index(self.segments, segment, self.state_files, self.config)
+                    restore_txn_index(self.segments, segment, self.state_files)
                     some, is_complete = segment.txn_index.collect(from_offset, to_offset)
                 found += some
                 if is_complete:

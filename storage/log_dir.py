@@ -27,7 +27,7 @@ from minikafka.storage.checkpoints import Checkpoints, Partition, Rewrite
 from minikafka.storage.config import INT64_MAX, LogConfig
 from minikafka.storage.dir_identity import Identity, NotOurs, claim
 from minikafka.storage.dir_jobs import CreateLog, Discard, Extent, Job, MoveAway, WriteFiles
-from minikafka.storage.dir_opening import look_through, make_dir, read_topic_id, take_clean_marker
+from minikafka.storage.dir_opening import last_written_ms, look_through, make_dir, read_topic_id, take_clean_marker
 from minikafka.storage.disk import Disk, Lock, join
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.formats import (
@@ -93,6 +93,8 @@ class LogDir:
         self.notes: list[str] = []
         """What an operator should be told of the start."""
         self.checkpoints = Checkpoints(disk, self.path)
+        self.last_written_ms: int | None = None
+        """By the broker that had the directory before."""
         self._lock: Lock | None = None
         self._is_open = False
         self._discarded: list[_Discarded] = []
@@ -121,6 +123,7 @@ class LogDir:
         """The second half: from here on the directory does not count as clean until it is closed."""
         assert self._lock is not None
         with self._failing("be opened"):
+            self.last_written_ms = last_written_ms(self.disk, self.path)
             self.was_clean = take_clean_marker(self.disk, self.path, self.notes)
             self.notes += self.checkpoints.read()
             found = look_through(self.disk, self.path)

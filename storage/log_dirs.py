@@ -60,6 +60,11 @@ class LogDirs:
     def online(self) -> list[LogDir]:
         return [each for each in self.dirs if not each.is_offline]
 
+    @property
+    def last_written_ms(self) -> int | None:
+        """The last sign of life of the broker that had the directories before; None if there is none."""
+        return max((each.last_written_ms or 0 for each in self.dirs), default=0) or None
+
     # ------------------------------------------------------------------------------------- start and stop
 
     def open(self, identity: Identity, now_ms: int) -> None:

@@ -12,6 +12,10 @@ A transaction opens with the first transactional batch of its producer and ends 
 data stop at the first unstable offset: the start of the oldest transaction that is open, or whose marker is not
 below the high watermark yet, since an unreplicated marker may still be lost.
 
+A producer expires when nothing of it was appended for long, by the monotonic clock of this broker: neither the
+timestamps of its records nor the wall clock say whether it is active. Kafka goes by the timestamps, and forgets a
+producer that writes old records. After loading, every producer has its whole time again.
+
 Pure: no disk and no clock. The log keeps snapshots in `<offset>.snapshot` files.
 """
 
@@ -39,6 +43,7 @@ from minikafka.protocol.records.layout import (
     TRANSACTIONAL_BIT,
 )
 from minikafka.storage.formats import ProducerSnapshotEntry
+from minikafka.storage.verification import Verification
 
 BATCHES_KEPT: Final = 5
 """As many requests as an idempotent producer may have in flight."""
@@ -91,31 +96,18 @@ class CompletedTxn(NamedTuple):
     is_aborted: bool
 
 
-class Verification:
-    """A question to the transaction coordinator on its way: is this partition part of the transaction?
-
-    The append that was held back brings the object along. It must still be the current one then: a marker that came
-    in between takes it away, so an answer about the old transaction cannot open a new one.
-    """
-
-    __slots__ = ("epoch", "lowest_sequence", "started_ms")
-
-    def __init__(self, epoch: int, sequence: int, now_ms: int) -> None:
-        self.epoch = epoch
-        self.lowest_sequence = sequence
-        self.started_ms = now_ms
-
-    def note(self, epoch: int, sequence: int) -> None:
-        """A further batch waits for the same answer; the lowest sequence number has to be written first."""
-        if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
-            self.epoch = epoch
-            self.lowest_sequence = sequence
-
-
 class Producer:
     """The state of one producer id."""
 
-    __slots__ = ("__weakref__", "batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+    __slots__ = (
+        "__weakref__",
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "idle_since_ms",
+        "last_timestamp",
+        "txn_first_offset",
+    )
 
     def __init__(self) -> None:
         self.epoch = NO_PRODUCER_EPOCH
@@ -124,6 +116,8 @@ class Producer:
         self.last_timestamp = NO_TIMESTAMP
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.txn_first_offset: int | None = None
+        # When it was first found to be idle; None if it has appended since.
+        self.idle_since_ms: int | None = None
 
     @property
     def last_sequence(self) -> int:
@@ -139,7 +133,10 @@ class Producer:
             self.batches.clear()
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        return self.txn_first_offset is None and now_ms - self.last_timestamp >= expiration_ms
+        """Whether it was idle for so long; to be asked regularly, since idleness begins with the first time."""
+        if self.idle_since_ms is None:
+            self.idle_since_ms = now_ms
+        return self.txn_first_offset is None and now_ms - self.idle_since_ms >= expiration_ms
 
 
 class ProducerStates:
@@ -247,6 +244,7 @@ class ProducerStates:
         meta = BatchMeta(batch.last_sequence, self.map_end_offset - 1, batch.last_offset_delta, batch.max_timestamp)
         producer.batches.append(meta)
         producer.last_timestamp = batch.max_timestamp
+        producer.idle_since_ms = None
         if batch.attributes & TRANSACTIONAL_BIT:
             if producer.txn_first_offset is None:
                 self._open_transaction(producer_id, producer, batch.base_offset)
@@ -268,6 +266,7 @@ class ProducerStates:
         producer.enter_epoch(batch.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = batch.max_timestamp
+        producer.idle_since_ms = None
         producer.txn_first_offset = None
         self._verifications.pop(batch.producer_id, None)
         # A transaction that wrote nothing here holds nobody up.
@@ -347,10 +346,8 @@ class ProducerStates:
             )
         return entries
 
-    def load(
-        self, entries: Iterable[ProducerSnapshotEntry], now_ms: int, log_start_offset: int, expiration_ms: int
-    ) -> None:
-        """Start from a snapshot, less what has expired since; the caller has set `map_end_offset` to its offset."""
+    def load(self, entries: Iterable[ProducerSnapshotEntry], log_start_offset: int) -> None:
+        """Start from a snapshot; the caller has set `map_end_offset` to its offset."""
         self.truncate_fully(max(self.map_end_offset, log_start_offset))
         for entry in entries:
             producer = Producer()
@@ -363,8 +360,7 @@ class ProducerStates:
                 )
             if entry.current_txn_first_offset >= 0:
                 producer.txn_first_offset = entry.current_txn_first_offset
-            if not producer.is_expired(now_ms, expiration_ms):
-                self._producers[entry.producer_id] = producer
+            self._producers[entry.producer_id] = producer
         opened = [(p.txn_first_offset, pid) for pid, p in self._producers.items() if p.txn_first_offset is not None]
         self._open_txns.update(sorted(opened))
         self.first_unstable_offset = min(self._open_txns, default=None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.control import EndMarker, read_marker
-from minikafka.storage.config import INT64_MAX, LogConfig
+from minikafka.storage.config import INT64_MAX
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.formats import AbortedTxn
 from minikafka.storage.producers import CompletedTxn, ProducerStates
@@ -24,9 +24,7 @@ from minikafka.storage.state_files import StateFiles
 class Replay:
     """Producers' state on its way from the latest snapshot to the end of a log."""
 
-    def __init__(
-        self, state_files: StateFiles, config: LogConfig, *, log_start_offset: int, snapshot_max: int, now_ms: int
-    ) -> None:
+    def __init__(self, state_files: StateFiles, *, log_start_offset: int, snapshot_max: int, now_ms: int) -> None:
         self.producers = ProducerStates()
         self.start = log_start_offset
         """Batches before it are in the snapshot, or deleted."""
@@ -34,7 +32,7 @@ class Replay:
         snapshot = state_files.latest_snapshot(snapshot_max)
         if snapshot is not None:
             self.start = max(log_start_offset, snapshot[0])
-            self.producers.load(snapshot[1], now_ms, log_start_offset, config.producer_id_expiration_ms)
+            self.producers.load(snapshot[1], log_start_offset)
 
     def recall(self, segments: Segments) -> None:
         """Before anything else: what the snapshot leaves out of producers that are at work."""
@@ -69,14 +67,13 @@ class Replay:
 def rebuild_producers(
     segments: Segments,
     state_files: StateFiles,
-    config: LogConfig,
     *,
     log_start_offset: int,
     log_end_offset: int,
     now_ms: int,
 ) -> ProducerStates:
     """The state at the log end."""
-    replay = Replay(state_files, config, log_start_offset=log_start_offset, snapshot_max=log_end_offset, now_ms=now_ms)
+    replay = Replay(state_files, log_start_offset=log_start_offset, snapshot_max=log_end_offset, now_ms=now_ms)
     replay.recall(segments)
     if replay.start < log_end_offset:
         for segment in segments.from_offset(replay.start):
@@ -95,15 +92,14 @@ def aborted_txn(producers: ProducerStates, completed: CompletedTxn) -> AbortedTx
     return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
 
-def restore_txn_index(segments: Segments, segment: Segment, state_files: StateFiles, config: LogConfig) -> None:
+def restore_txn_index(segments: Segments, segment: Segment, state_files: StateFiles) -> None:
     """Fill the transaction index of one segment anew, from the batches."""
     segment.txn_index.reset()
     replay = Replay(
         state_files,
-        config,
         log_start_offset=segments.first.base_offset,
         snapshot_max=segment.base_offset,
-        now_ms=0,  # before every timestamp, so that no producer has expired
+        now_ms=0,
     )
     for each in segments.from_offset(replay.start):
         if each.base_offset <= segment.base_offset:

@@ -65,7 +65,6 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
         log.producers = rebuild_producers(
             log.segments,
             log.state_files,
-            log.config,
             log_start_offset=log.log_start_offset,
             log_end_offset=end,
             now_ms=now_ms,
@@ -196,7 +195,7 @@ def _truncate_segment(log: Log, segment: Segment, position: int, end: int) -> No
         segment.txn_index.sanity_check()
         segment.txn_index.truncate_to(end)
     except BadFile:
-        restore_txn_index(log.segments, segment, log.state_files, log.config)
+        restore_txn_index(log.segments, segment, log.state_files)
 
 
 def _shortened_copy(log: Log, segment: Segment, size: int) -> Segment:

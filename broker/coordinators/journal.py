@@ -21,8 +21,9 @@ from minikafka.protocol.errors import KafkaError, NotLeaderOrFollowerError
 from minikafka.protocol.records.batch import BatchView, read_whole_batches
 from minikafka.protocol.records.builder import BatchBuilder
 from minikafka.storage.errors import CorruptLog, StorageError
-from minikafka.storage.producers import Origin, Verification
+from minikafka.storage.producers import Origin
 from minikafka.storage.validation import RejectedRecords
+from minikafka.storage.verification import Verification
 
 log: Final = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from minikafka.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from minikafka.storage.producers import Verification
+from minikafka.storage.verification import Verification
 
 Name: TypeAlias = tuple[str, int]
 
@@ -71,7 +71,7 @@ class Verifier:
 
     def begin(self, txn: TxnMember, partition: Partition) -> Verification | None:
         """What to hold a batch for; None if its transaction is known to be open."""
-        producers, now_ms = partition.log.producers, self._context.clock.wall_ms()
+        producers, now_ms = partition.log.producers, self._context.clock.monotonic_ms()
         return producers.begin_verification(txn.producer_id, txn.epoch, txn.sequence, now_ms)
 
     async def verify(self, txn: TxnMember, partition: Partition) -> Verification | None:

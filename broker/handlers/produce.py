@@ -47,8 +47,8 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.layout import TRANSACTIONAL_BIT
 from minikafka.protocol.varint import Buffer
-from minikafka.storage.producers import Verification
 from minikafka.storage.validation import RejectedRecords, parse_produced
+from minikafka.storage.verification import Verification
 
 _ACKS_ALL: Final = -1
 _ACKS: Final = (_ACKS_ALL, 0, 1)

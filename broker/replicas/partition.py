@@ -35,9 +35,10 @@ from minikafka.storage.durability import Durability, Verdict
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log import Appended, Log
 from minikafka.storage.log_dir import LogDir
-from minikafka.storage.producers import Origin, Verification
+from minikafka.storage.producers import Origin
 from minikafka.storage.reading import ReadPlan
 from minikafka.storage.trimming import advance_log_start
+from minikafka.storage.verification import Verification
 
 log: Final = logging.getLogger(__name__)
 

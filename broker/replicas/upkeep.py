@@ -46,7 +46,7 @@ _SEGMENTS_AT_ONCE: Final = 16
 
 
 class Upkeep:
-    """Of all directories of a broker."""
+    """Of all directories of a broker. The clock is a steady one: a jump of the wall clock deletes nothing."""
 
     def __init__(self, partitions: Partitions, config: LiveConfig, clock: Clock, work: Work) -> None:
         self._partitions = partitions
@@ -179,7 +179,7 @@ class Upkeep:
         for worker in self._online:
             async for _, each in in_steps(worker.log_dir.logs.items(), self._clock):
                 if each.producers:
-                    each.producers.expire(self._clock.wall_ms(), each.config.producer_id_expiration_ms)
+                    each.producers.expire(self._clock.monotonic_ms(), each.config.producer_id_expiration_ms)
 
 
 def _runner(partitions: Partitions, work: Work) -> Runner:

@@ -42,6 +42,9 @@ class FixedClock:
     def wall_ms(self) -> int:
         return self.now_ms
 
+    def uptime_ms(self) -> int:
+        return self.now_ms
+
 
 class Watched:
     """A broker's configuration, and a way to wait for it to be something."""

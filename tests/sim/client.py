@@ -154,10 +154,11 @@ class SimClient:
         timeout_ms: int = 30_000,
         sequence: Sequence5 | None = None,
         partition: int = 0,
+        timestamp_ms: int = WALL_MS,
     ) -> int:
         """Write one record; its offset, or the error as an exception."""
         builder = BatchBuilder()
-        builder.append(WALL_MS, None, value)
+        builder.append(timestamp_ms, None, value)
         producer = sequence or Sequence5(-1, -1, -1)
         batch = builder.build(
             producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=producer.sequence

@@ -24,6 +24,9 @@ class SimClock:
     def wall_ms(self) -> int:
         return WALL_MS + self._ahead_ms + int(self._loop.time() * 1000)
 
+    def uptime_ms(self) -> int:
+        return self.monotonic_ms()
+
     def jump(self, ms: int) -> None:
         """Somebody sets the wall clock, forwards or backwards."""
         self._ahead_ms += ms

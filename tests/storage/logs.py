@@ -15,10 +15,11 @@ from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import Disk, RealDisk
 from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Appended, Log
-from minikafka.storage.producers import Origin, Verification
+from minikafka.storage.producers import Origin
 from minikafka.storage.segment import Segment
 from minikafka.storage.timestamps import FoundRecord
 from minikafka.storage.trimming import advance_log_start, retire_below_log_start
+from minikafka.storage.verification import Verification
 from tests.storage.batches import make_batch
 
 NOW_MS = 1_750_000_000_000

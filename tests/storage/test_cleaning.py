@@ -292,7 +292,7 @@ def test_a_transaction_that_ends_above_what_is_cleaned() -> None:
     # As long as it is the last of its producer, the batch is there, and so are marker and index.
     compact(log, 0)
     assert transactions(log) == [AbortedTxn(7, 0, 3, 1)]
-    log.producers.expire(NOW_MS * 2, 1)
+    log.producers.expire(NOW_MS, 0)
     compact(log, 0)
     compact(log, 0)
     assert transactions(log) == []
@@ -356,6 +356,6 @@ def test_a_marker_that_is_all_there_is_of_a_producer_stays() -> None:
     empty, last = batches(log)
     assert (empty.is_control, empty.record_count, empty.producer_id, empty.base_offset) == (True, 0, 7, 1)
     assert last.base_offset == 2
-    log.producers.expire(NOW_MS * 2, 1)
+    log.producers.expire(NOW_MS, 0)
     compact(log, 0, LATER_MS)
     assert [batch.base_offset for batch in batches(log)] == [2]

@@ -23,6 +23,7 @@ from tests.storage.dirs import (
     discard,
     is_marked_clean,
     read_file,
+    restart,
     start,
     write_file,
 )
@@ -208,3 +209,13 @@ def test_a_partition_that_somebody_puts_there_while_we_run() -> None:
     append(created(log_dir, OTHERS), b"a")
     log_dir.close()
     assert not is_marked_clean(disk)
+
+
+def test_last_written_is_when_a_broker_was_last_at_work() -> None:
+    disk = MemoryDisk()
+    assert start(disk).last_written_ms is None
+    disk.now_ms = NOW_MS
+    log_dir = restart(disk)
+    log_dir.close()
+    disk.now_ms = NOW_MS + 1
+    assert restart(disk).last_written_ms == NOW_MS

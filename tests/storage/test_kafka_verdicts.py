@@ -47,13 +47,22 @@ class Replica:
         elif kind == "log start":
             self.states.on_log_start_offset(min(args[0], self.end))
         elif kind == "expire":
-            self.states.expire(args[0], EXPIRATION_MS)
+            self.expire(args[0])
         elif kind == "reload":
             entries = parse_snapshot(encode_snapshot(self.states.snapshot()))
-            self.states.load(entries, args[0], 0, EXPIRATION_MS)
+            self.states.load(entries, 0)
+            self.expire(args[0])
         else:
             raise KeyError(kind)
         return ["ok"]
+
+    def expire(self, now_ms: int) -> None:
+        """As Kafka does, for which a producer was active at the time of its last record."""
+        for entry in self.states.snapshot():
+            producer = self.states.get(entry.producer_id)
+            assert producer is not None
+            producer.idle_since_ms = producer.last_timestamp
+        self.states.expire(now_ms, EXPIRATION_MS)
 
     def append(self, origin: Origin, batch: BatchView) -> list[Any]:
         batch.patch_base_offset(self.end)

@@ -237,22 +237,25 @@ def test_a_marker_that_compaction_has_emptied(log: Partition) -> None:
 
 
 def test_silent_producers_expire(log: Partition) -> None:
+    # The clock is not that of the records, and begins anywhere.
     log.data(0, pid=1, now_ms=NOW_MS)
-    log.data(0, pid=2, now_ms=NOW_MS + 5)
-    assert log.states.expire(NOW_MS + DAY_MS - 1, DAY_MS) == 0
-    assert log.states.expire(NOW_MS + DAY_MS, DAY_MS) == 1
+    log.data(0, pid=2, now_ms=NOW_MS - 10 * DAY_MS)
+    assert log.states.expire(5, DAY_MS) == 0
+    log.data(1, pid=2, now_ms=NOW_MS - 10 * DAY_MS)
+    assert log.states.expire(5 + DAY_MS - 1, DAY_MS) == 0
+    assert log.states.expire(5 + DAY_MS, DAY_MS) == 1
     assert [entry.producer_id for entry in log.states.snapshot()] == [2]
     log.data(9, pid=1)  # unknown again
 
 
 def test_an_open_transaction_never_expires(log: Partition) -> None:
     log.data(0, is_txn=True)
-    assert log.states.expire(NOW_MS + 10 * DAY_MS, DAY_MS) == 0
+    assert log.states.expire(NOW_MS, DAY_MS) == log.states.expire(NOW_MS + 10 * DAY_MS, DAY_MS) == 0
     assert log.states.first_unstable_offset == 0
-    log.marker(now_ms=NOW_MS + 10 * DAY_MS)
+    log.marker()
     # The marker counts as a sign of life.
     assert log.states.expire(NOW_MS + 10 * DAY_MS + 1, DAY_MS) == 0
-    assert log.states.expire(NOW_MS + 11 * DAY_MS, DAY_MS) == 1
+    assert log.states.expire(NOW_MS + 11 * DAY_MS + 1, DAY_MS) == 1
 
 
 def test_a_snapshot_and_back(log: Partition) -> None:
@@ -269,7 +272,7 @@ def test_a_snapshot_and_back(log: Partition) -> None:
     again = Partition()
     again.end = log.end
     again.states.map_end_offset = log.end
-    again.states.load(parse_snapshot(encode_snapshot(entries)), NOW_MS, 0, DAY_MS)
+    again.states.load(parse_snapshot(encode_snapshot(entries)), 0)
     assert again.states.snapshot() == entries
     assert again.states.map_end_offset == log.end
     assert again.states.first_unstable_offset == 5
@@ -281,21 +284,23 @@ def test_a_snapshot_and_back(log: Partition) -> None:
     assert again.marker(ControlType.ABORT, pid=2, epoch=4) == CompletedTxn(2, 5, 8, is_aborted=True)
 
 
-def test_loading_drops_what_has_expired() -> None:
+def test_loading_gives_producers_their_whole_time() -> None:
     entries = [
-        ProducerSnapshotEntry(1, 0, 4, 4, 1, NOW_MS - DAY_MS, -1, -1),
-        ProducerSnapshotEntry(2, 0, 4, 4, 1, NOW_MS - DAY_MS + 1, -1, -1),
-        ProducerSnapshotEntry(3, 0, 4, 4, 1, NOW_MS - 9 * DAY_MS, -1, 3),
+        ProducerSnapshotEntry(1, 0, 4, 4, 1, NOW_MS - 9 * DAY_MS, -1, -1),
+        ProducerSnapshotEntry(2, 0, 4, 4, 1, NOW_MS - 9 * DAY_MS, -1, 3),
     ]
     states = ProducerStates()
-    states.load(entries, NOW_MS, 0, DAY_MS)
+    states.load(entries, 0)
+    assert states.expire(NOW_MS, DAY_MS) == states.expire(NOW_MS + DAY_MS - 1, DAY_MS) == 0
+    assert states.snapshot() == entries
+    assert states.expire(NOW_MS + DAY_MS, DAY_MS) == 1
     assert states.snapshot() == entries[1:]
 
 
 def test_loading_puts_transactions_in_order() -> None:
     entries = [ProducerSnapshotEntry(pid, 0, 0, 90 + pid, 0, NOW_MS, -1, first) for pid, first in [(1, 50), (2, 30)]]
     states = ProducerStates()
-    states.load(entries, NOW_MS, 0, DAY_MS)
+    states.load(entries, 0)
     assert states.first_unstable_offset == 30
     assert states.last_stable_offset_of(CompletedTxn(9, 0, 99, is_aborted=True)) == 30
     assert states.last_stable_offset_of(CompletedTxn(2, 30, 99, is_aborted=True)) == 50
@@ -304,7 +309,7 @@ def test_loading_puts_transactions_in_order() -> None:
 def test_loading_starts_afresh(log: Partition) -> None:
     log.data(0, is_txn=True)
     log.marker()
-    log.states.load([], NOW_MS, 40, DAY_MS)
+    log.states.load([], 40)
     assert len(log.states) == 0
     assert log.states.first_unstable_offset is None
     assert log.states.map_end_offset == 40

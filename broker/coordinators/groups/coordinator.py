@@ -211,7 +211,7 @@ class GroupCoordinator:
         while True:
             config = self._context.config.broker
             await asyncio.sleep(config.offsets_retention_check_interval_ms / 1000)
-            self.expire(self._clock.wall_ms(), config.offsets_retention_minutes * _MINUTE_MS)
+            self.expire(self._context.steady_clock.wall_ms(), config.offsets_retention_minutes * _MINUTE_MS)
 
     def expire(self, now_ms: int, retention_ms: int) -> None:
         for shard in self.shards:

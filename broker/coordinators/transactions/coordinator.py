@@ -47,7 +47,8 @@ class TransactionCoordinator:
             context, TRANSACTION_STATE, lambda journal: TransactionShard(context, journal, markers.tell)
         )
         self._context = context
-        self._clock = context.clock
+        # A transaction that began under a wrong clock must neither time out early nor stay open for long.
+        self._clock = context.steady_clock
         self._ids = ids
 
     # ------------------------------------------------------------------------------------------------------ sessions

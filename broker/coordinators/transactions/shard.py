@@ -162,7 +162,7 @@ class TransactionShard:
         """All partitions know how a transaction ended: that is written down, however often it takes."""
         while self.is_current and self.transactions.get(txn.transactional_id) is txn:
             if not self.is_changing(txn.transactional_id):
-                error = await self.write(rules.completed(txn, self._context.clock.wall_ms()))
+                error = await self.write(rules.completed(txn, self._context.steady_clock.wall_ms()))
                 if error is not None:
                     log.warning("that %s has ended is written later: %s", txn.transactional_id, error)
             if self.transactions.get(txn.transactional_id) is txn:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
 from typing import Any
 
-from minikafka.broker.clock import SystemClock
+from minikafka.broker.clock import SteadyClock, SystemClock
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
 from minikafka.broker.handlers import controller, metadata, replicas, topics
@@ -95,6 +95,7 @@ class FakeBroker:
             broker_id=self.broker_id,
             cluster_id="cluster",
             clock=SystemClock(),
+            steady_clock=SteadyClock(SystemClock()),
             work=self.work,
             rng=system_rng(),
             coord=self.coord,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from minikafka.broker.clock import SystemClock
+from minikafka.broker.clock import SteadyClock, SystemClock
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.all import Coordinators
 from minikafka.broker.handlers import fetch, produce
@@ -170,6 +170,7 @@ async def station(
             broker_id=config.broker_id,
             cluster_id=CLUSTER_ID,
             clock=clock,
+            steady_clock=SteadyClock(clock),
             work=work,
             rng=system_rng(),
             coord=coord,

@@ -38,6 +38,9 @@ class MovedClock:
     def wall_ms(self) -> int:
         return self.now_ms
 
+    def uptime_ms(self) -> int:
+        return self.now_ms
+
 
 class Place:
     """A directory with two logs, its worker, and the failures that it told of."""

@@ -101,7 +101,7 @@ def test_what_is_missing_is_forgotten_with_its_producer() -> None:
     states.update(batch(0))
     early.on_refused(batch(1), states.get(PID), 0)
     assert len(early) == 1
-    assert states.expire(10**15, 1) == 1
+    assert states.expire(10**15, 0) == 1
     assert len(early) == 0
 
 

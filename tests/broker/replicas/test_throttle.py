@@ -27,6 +27,9 @@ class Clock:
     def wall_ms(self) -> int:
         return self.now_ms
 
+    def uptime_ms(self) -> int:
+        return self.now_ms
+
 
 class Setting:
     """A throttle, its clock and its rate."""

@@ -234,6 +234,7 @@ async def test_silent_producers_are_forgotten(desk: Desk) -> None:
     batch = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=0)
     desk.orders.append_as_leader(batch, 0, NOW_MS)
     append_in_txn(desk.others, 8, 0, b"x")
+    await desk.upkeep.expire_producers()
     desk.clock.now_ms += CONFIG.producer_id_expiration_ms - 1
     await desk.upkeep.expire_producers()
     assert len(desk.orders.producers) == 1
@@ -245,6 +246,7 @@ async def test_silent_producers_are_forgotten(desk: Desk) -> None:
 async def test_all_chores_come_by_themselves_until_they_are_stopped(desk: Desk) -> None:
     desk.orders.append_as_leader(batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 0, NOW_MS)
     desk.fill(desk.orders)
+    await desk.upkeep.expire_producers()
     desk.clock.now_ms += 48 * HOUR_MS
     desk.upkeep.start()
     path = f"{ROOT}/{REPLICATION_CHECKPOINT}"
