@@ -6,6 +6,10 @@ nothing, and the same calls always lead to the same run.
 A process is everything that was begun by it: callbacks, timers and tasks inherit it with their context. Of a process
 that is killed nothing is ever called again, no `finally` either, as after kill -9. What is due in one that is paused
 waits until it is resumed, as after SIGSTOP. Whatever belongs to no process is the simulation itself.
+
+`trace` is a checksum of everything that happened: the callbacks in their order, and what network and disk add. Two runs
+with the same trace are the same run. With `shuffle`, callbacks that are due at the same moment are called in random
+order, as far as asyncio promises none: those that were scheduled in one turn stay in order within their process.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum, auto
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from random import Random
+from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -101,6 +107,14 @@ def current_process() -> Process | None:
     return _process.get()
 
 
+class Dialler(Protocol):
+    """A network that processes can dial out to."""
+
+    async def dial(
+        self, source: str, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]: ...
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """See the module's description."""
 
@@ -115,6 +129,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self.remains: set[asyncio.Task[Any]] = set()
         self.faults: list[str] = []
         """What was raised where nobody catches it."""
+        self.trace = 0
+        self.network: Dialler | None = None
+        self.shuffle: Random | None = None
 
     # ---------------------------------------------------------------------------------------------- running
 
@@ -140,14 +157,30 @@ class SimLoop(asyncio.BaseEventLoop):
             while self._timers and self._timers[0][0] <= self._now:
                 _, _, process, timer = heapq.heappop(self._timers)
                 self._queue.append((process, timer))
+            if self.shuffle is not None and len(self._queue) > 1:
+                self._mix(self.shuffle)
         limit = self.steps + STEPS_AT_ONCE_MAX
         while self._queue:
             process, handle = self._queue.popleft()
             if not handle._cancelled and (process is None or process.admits(handle)):
                 self.steps += 1
+                self.note(b"%.9f %d" % (self._now, len(self._queue)))
                 handle._run()
             if self.steps > limit:
                 raise Stuck(f"no time passes any more, last came {handle!r}")
+
+    def _mix(self, rng: Random) -> None:
+        """Timers of different processes that are due together have no order."""
+        turns: dict[Process | None, deque[tuple[Process | None, asyncio.Handle]]] = {}
+        for item in self._queue:
+            turns.setdefault(item[0], deque()).append(item)
+        owners = [item[0] for item in self._queue]
+        rng.shuffle(owners)
+        self._queue = deque(turns[owner].popleft() for owner in owners)
+
+    def note(self, data: bytes) -> None:
+        """Add to the trace."""
+        self.trace = zlib.crc32(data, self.trace)
 
     def _drop_all(self) -> None:
         """Close what still runs: else it would be closed whenever the garbage is collected, amid another test."""
@@ -192,6 +225,30 @@ class SimLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl: None = None,
+        server_hostname: None = None,
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Dial from the host of the running process: this is how the bundled client gets its connections."""
+        assert self.network is not None and ssl is None, "there is a simulated network, and no TLS in it"
+        process = current_process()
+        return await self.network.dial("client" if process is None else process.name, protocol_factory, host, port)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: None, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
+    ) -> asyncio.Future[_T]:
+        """There are no threads: what one would do is done at the next turn."""
+
+        async def run() -> _T:
+            return func(*args)
+
+        return self.create_task(run())
 
     def put(self, process: Process, handle: asyncio.Handle) -> None:
         """What was due once is due now."""

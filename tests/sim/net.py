@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from minikafka.protocol.headers import decode_request_header
 from minikafka.protocol.varint import Buffer
-from tests.sim.loop import Process, current_process
+from tests.sim.loop import Process, SimLoop, current_process
 
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
@@ -52,7 +52,10 @@ class Network:
     def __init__(self, seconds: Seconds) -> None:
         """`seconds` tells how long the next message is on its way."""
         self.seconds = seconds
-        self.loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self.loop = loop
+        loop.network = self
         self.ports: dict[tuple[str, int], _Port] = {}
         self._cuts: dict[Cut, None] = {}
         self._ends: dict[End, None] = {}
@@ -118,6 +121,12 @@ class Network:
         while not (self.is_open(one, other) and self.is_open(other, one)):
             await self._changed.wait()
 
+    async def dial(
+        self, source: str, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """A connection for whoever calls `create_connection`."""
+        return await SimNet(self, source).dial(factory, host, port)
+
     def free_port(self) -> int:
         self._last_port += 1
         return self._last_port
@@ -161,6 +170,9 @@ class SimNet:
         return opened
 
     async def connect(self, factory: Callable[[], _P], host: str, port: int) -> _P:
+        return (await self.dial(factory, host, port))[1]
+
+    async def dial(self, factory: Callable[[], _P], host: str, port: int) -> tuple[End, _P]:
         network = self._network
         await asyncio.sleep(network.seconds())
         await network.wait_open(self._name, host)
@@ -174,7 +186,7 @@ class SimNet:
         accepting.open_later(there.factory)
         protocol = factory()
         dialling.open(protocol)
-        return protocol
+        return dialling, protocol
 
 
 class End(asyncio.Transport):
@@ -226,6 +238,8 @@ class End(asyncio.Transport):
             if isinstance(item, bytes):
                 self.peer.receive(_Mark.RESET)
             return
+        if isinstance(item, bytes):
+            self._network.loop.note(item)
         arrives = self._network.loop.time() + self._network.seconds()
         if self._coming:
             arrives = max(arrives, self._coming[-1][0])
