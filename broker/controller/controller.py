@@ -341,7 +341,7 @@ class Controller:
         for each in self.cluster.partitions():
             if each.version < 0:
                 state = election.first_state(each.assignment, partial(self.cluster.is_online, each.name), self.epoch)
-                changes += [] if state is None else [(each, state)]
+                changes += [] if state is None else [(each, self.cluster.stamped(each, state))]
         if not changes:
             return
         found = await self._writer.create_states(changes)

@@ -67,7 +67,9 @@ class Leaders:
         left = list(partitions)
         while left:
             changes = [
-                (each, new) for each in left if each.state is not None and (new := rule(each, each.state)) is not None
+                (each, self._cluster.stamped(each, new))
+                for each in left
+                if each.state is not None and (new := rule(each, each.state)) is not None
             ]
             before = {each: each.leader for each, _ in changes}
             left = await self._writer.write_states(changes)
@@ -257,7 +259,7 @@ class Leaders:
             if new is None:
                 answers.append(proposals.answer(each, partition))
             else:
-                changes.append((partition, new))
+                changes.append((partition, self._cluster.stamped(partition, new)))
         return changes
 
 

@@ -177,7 +177,7 @@ class Reassignments:
         state = election.moved(plan.replicas, partition.state, may_lead, self._epoch)
         if state is None:
             raise InvalidReplicaAssignmentError("No replica in sync would be left.")
-        return state
+        return self._cluster.stamped(partition, state)
 
     async def _write(self, topic: Topic, moves: Sequence[Move]) -> bool:
         try:

@@ -139,8 +139,25 @@ class Cluster:
         return broker_id in self.brokers and name not in self.broken.get(broker_id, ())
 
     def is_same(self, partition: Partition, broker_id: int) -> bool:
-        """Whether a broker still is the one that the state of a partition was written for, and can work with it."""
-        return self.is_online(partition.name, broker_id) and self.brokers[broker_id].epoch <= partition.zxid
+        """Whether a broker still is the one that the state of a partition was written for, and can work with it.
+
+        Where the state does not say for which one, it can only be one that was there before the state.
+        """
+        if not self.is_online(partition.name, broker_id):
+            return False
+        epoch = self.brokers[broker_id].epoch
+        known = {} if partition.state is None else partition.state.broker_epochs
+        return known[broker_id] == epoch if broker_id in known else epoch <= partition.zxid
+
+    def stamped(self, partition: Partition, state: StateNode) -> StateNode:
+        """A state to be written, with the brokers that it is decided for, as far as this controller knows them.
+
+        If one of them has been restarted and this controller has not seen it yet, the next one can tell (KIP-903).
+        """
+        before = {} if partition.state is None else partition.state.broker_epochs
+        epochs = {each: before[each] for each in state.isr if each in before}
+        epochs |= {each: self.brokers[each].epoch for each in state.isr if self.is_online(partition.name, each)}
+        return state._replace(broker_epochs=epochs)
 
     def may_lead(self, name: Name, broker_id: int) -> bool:
         return broker_id not in self.shutting_down and self.is_online(name, broker_id)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 from minikafka.broker.zookeeper.json_node import decode_fields, encode_fields
@@ -131,6 +132,9 @@ class StateNode(NamedTuple):
     unclean_epoch: int = NO_EPOCH
     """The last leader epoch that began with a leader out of sync, for good: replicas that come back long after have to
     know. Kafka has no such field, and passes over it."""
+    broker_epochs: Mapping[int, int] = MappingProxyType({})
+    """As which broker a replica was found in sync: one that has registered again since is another one (KIP-903). Not
+    known of states that Kafka or older versions wrote; those pass over the field."""
 
     def encode(self) -> bytes:
         return encode_fields(
@@ -142,6 +146,7 @@ class StateNode(NamedTuple):
                 "isr": self.isr,
                 **({"leader_recovery_state": _RECOVERING} if self.is_recovering else {}),
                 **({} if self.unclean_epoch == NO_EPOCH else {"unclean_leader_epoch": self.unclean_epoch}),
+                **({"broker_epochs": _texts(self.broker_epochs)} if self.broker_epochs else {}),
             }
         )
 
@@ -158,6 +163,7 @@ class StateNode(NamedTuple):
             int(fields["controller_epoch"]),
             int(fields.get("leader_recovery_state", 0)) == _RECOVERING,
             int(fields.get("unclean_leader_epoch", NO_EPOCH)),
+            {int(each): int(epoch) for each, epoch in (fields.get("broker_epochs") or {}).items()},
         )
 
 
@@ -187,6 +193,10 @@ def _partition(text: str) -> int:
     if not 0 <= index <= INT32_MAX or str(index) != text:
         raise ValueError(f"{text!r} is no partition")
     return index
+
+
+def _texts(epochs: Mapping[int, int]) -> dict[str, int]:
+    return {str(each): epoch for each, epoch in sorted(epochs.items())}
 
 
 def _ids(values: Iterable[Any] | None) -> tuple[int, ...]:

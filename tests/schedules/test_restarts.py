@@ -13,9 +13,11 @@ import pytest
 from minikafka.broker.controller.controller import Controller
 from minikafka.broker.controller.leaders import Leaders
 from minikafka.broker.controller.loading import read_brokers
+from minikafka.broker.controller.state import Cluster
 from minikafka.broker.replicas.flusher import Flusher
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replication.following import Following
+from minikafka.broker.zookeeper.znodes import BROKER_IDS, broker_path
 from tests.schedules.stage import Attempt, must, must_agree, must_fail, must_hold, play
 from tests.sim.client import TOPIC
 from tests.sim.cluster import SESSION_SECONDS, SimCluster
@@ -87,6 +89,44 @@ async def leader_restarts_without_a_controller() -> None:
     must_hold(cluster, cluster.state().leader, b"m1", b"m2")
     await cluster.client.produce(cluster.state().leader, b"m3")
     await must_agree(cluster, L, F)
+
+
+async def state_that_was_written_after_a_restart() -> None:
+    """F loses power and m1, and is back while C is cut off from ZooKeeper. When C is back, it first writes what L has
+    proposed before: F and G are in sync. Then C and L die. That state is younger than F, but not about this F: the next
+    controller must not let F lead, as long as there is G.
+    """
+    cluster = await SimCluster.start(4)
+    await cluster.create_topic()
+    cluster.cut(L, G)
+    m1 = Attempt(cluster.client.produce(L, b"m1"))
+    await cluster.until_in_sync(L, F)
+    await cluster.until(lambda: m1.is_acked)
+    await cluster.wait(1)
+    cluster.cut_zookeeper(C)
+    cluster.kill(F, power=True)
+    cluster.expire_dead()
+    cluster.nodes[F].boot()
+    await cluster.until(lambda: broker_path(F) in cluster.zookeeper.nodes)
+    cluster.heal(L, G)
+    await cluster.until(lambda: cluster.partition(L).leadership.proposed is not None)  # type: ignore[union-attr]
+    coord = cluster.nodes[C].coord
+    assert coord is not None
+    coord.hold("children", BROKER_IDS)
+    cluster.heal_zookeeper(C)
+    await cluster.until_in_sync(L, F, G)
+    await cluster.until(lambda: cluster.values(G) == [b"m1"])
+    for each in (C, L):
+        cluster.kill(each)
+    cluster.expire_dead()
+    await cluster.until(lambda: cluster.state().leader in (F, G) and cluster.leads(cluster.state().leader))
+    must_hold(cluster, cluster.state().leader, b"m1")
+    await cluster.until(lambda: cluster.has_replica(F))
+    await must_agree(cluster, F, G)
+
+
+def states_do_not_say_for_whom(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cluster, "stamped", lambda self, partition, state: state)
 
 
 def registrations_have_no_age(patch: pytest.MonkeyPatch) -> None:
@@ -200,6 +240,7 @@ STORIES: list[Any] = [
     restart_at_one_glance,
     restart_without_a_controller,
     leader_restarts_without_a_controller,
+    state_that_was_written_after_a_restart,
     power_is_gone_everywhere,
     restart_before_the_disk_was_done,
     damage_below_the_recovery_point,
@@ -209,6 +250,7 @@ MUTANTS: list[Any] = [
     (restart_at_one_glance, only_ids_of_brokers_count),
     (restart_without_a_controller, registrations_have_no_age),
     (leader_restarts_without_a_controller, registrations_have_no_age),
+    (state_that_was_written_after_a_restart, states_do_not_say_for_whom),
     (power_is_gone_everywhere, acks_do_not_wait_for_the_disk),
     (restart_before_the_disk_was_done, what_is_found_counts),
 ]

@@ -180,10 +180,10 @@ class FakeBroker:
         return await self.admin.create(Plan(topic, {index: tuple(each) for index, each in assignment.items()}, {}))
 
     async def state(self, topic: str, index: int = 0) -> StateNode:
-        """What stands in ZooKeeper."""
+        """What stands in ZooKeeper, without the broker epochs, which differ from run to run."""
         path = state_path(topic, index)
         data, _ = await self.read(path)
-        return StateNode.decode(path, data)
+        return StateNode.decode(path, data)._replace(broker_epochs={})
 
     async def read(self, path: str) -> tuple[bytes, Stat]:
         return await insist(self.coord, lambda: self.coord.get(path))

@@ -54,6 +54,12 @@ def test_a_state_while_its_leader_recovers() -> None:
     assert StateNode.decode("/", state.encode()) == state
 
 
+def test_state_says_for_which_brokers_it_was_written() -> None:
+    state = StateNode(1, 5, (1, 12), 2, broker_epochs={12: 70, 1: 45})
+    assert state.encode().endswith(b',"isr":[1,12],"broker_epochs":{"1":45,"12":70}}')
+    assert StateNode.decode("/", state.encode()) == state
+
+
 def test_ids() -> None:
     assert TopicNode.decode("/", AUDIT).topic_id == AUDIT_ID
     assert encode_topic_id(AUDIT_ID) == "F6bucYUVSYmFlAapWsvGaA"
