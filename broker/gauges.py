@@ -90,7 +90,7 @@ def read_gauges(
         cluster=_cluster(context.metadata) if is_controller else ClusterGauges(),
         fetchers=FetcherGauges() if followers is None else FetcherGauges(followers.lag_max, followers.failed_count),
         logs=[_log(each) for each in partitions.all.values() if not each.is_offline],
-        groups=[_group(each) for each in groups],
+        groups=[_group(each, context.metadata) for each in groups],
         offline_log_dirs=sum(each.is_offline for each in partitions.log_dirs.dirs),
         session=context.coord.session.state.value,
     )
@@ -129,8 +129,9 @@ def _log(partition: Partition) -> LogGauges:
     )
 
 
-def _group(group: Group) -> GroupGauges:
-    committed = ((name, group.offsets.get(name)) for name in group.offsets.names())
+def _group(group: Group, metadata: Metadata) -> GroupGauges:
+    offsets = group.offsets
+    committed = ((name, offsets.get(name, metadata.topic_id(name[0]))) for name in offsets.names())
     return GroupGauges(
         group.group_id,
         group.state.value,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from minikafka.protocol.control import LiveBroker, PartitionState, UpdateMetadataRequest
+from minikafka.protocol.schema import ZERO_UUID
 
 NO_LEADER: Final = -1
 
@@ -39,7 +40,8 @@ class Metadata:
         self._is_known = False
         self._changed = asyncio.Event()
         self.on_topics_deleted: Callable[[Collection[str]], None] = _ignore
-        """Called with the names of topics that the controller says are deleted. One that it does not mention may be
+        """Called with the names of topics that the controller says are deleted, or that have another id now. There may
+        be a new topic of the name already: the controller says only the latest. One that it does not mention may be
         there all the same: it could not make sense of it."""
 
     @property
@@ -51,6 +53,11 @@ class Metadata:
         found = self.topics.get(topic)
         return None if found is None else found.partitions.get(index)
 
+    def topic_id(self, topic: str) -> bytes | None:
+        """None if there is no such topic, or it is from before topics had ids."""
+        found = self.topics.get(topic)
+        return None if found is None or found.topic_id == ZERO_UUID else found.topic_id
+
     def name_of(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 
@@ -60,16 +67,18 @@ class Metadata:
         self.controller_epoch = told.controller_epoch
         self.brokers = {broker.broker_id: broker for broker in told.brokers}
         self.broker_epochs = {broker.broker_id: broker.broker_epoch for broker in told.brokers}
+        known, ended = self.topics, set(told.deleted_topics)
         if told.is_full:
-            self.topics.clear()
-            self._names.clear()
+            self.topics, self._names = {}, {}
             self._is_known = True
         for name in told.deleted_topics:
             self._forget(name)
         for state in told.partitions:
+            if (topic := known.get(state.topic)) is not None and topic.topic_id != state.topic_id:
+                ended.add(state.topic)
             self._put(state)
-        if gone := set(told.deleted_topics) - self.topics.keys():
-            self.on_topics_deleted(gone)
+        if ended:
+            self.on_topics_deleted(ended)
         self._tell()
 
     def set_controller(self, controller_id: int | None) -> None:

@@ -20,6 +20,7 @@ from minikafka.protocol.compression import Compression
 from minikafka.protocol.errors import KafkaError, NotLeaderOrFollowerError
 from minikafka.protocol.records.batch import BatchView, read_whole_batches
 from minikafka.protocol.records.builder import BatchBuilder
+from minikafka.protocol.records.encoder import Header
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.producers import Origin
 from minikafka.storage.validation import RejectedRecords
@@ -39,6 +40,14 @@ class Entry(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class LabelledEntry(NamedTuple):
+    """A record to be written, with what others need not know of it."""
+
+    key: bytes
+    value: bytes | None
+    headers: tuple[Header, ...]
 
 
 class Within(NamedTuple):
@@ -74,14 +83,17 @@ class Journal:
         return self.partition.leadership is self.leadership and not self.partition.is_offline
 
     def append(
-        self, entries: Iterable[Entry], compression: Compression = Compression.NONE, within: Within | None = None
+        self,
+        entries: Iterable[Entry | LabelledEntry],
+        compression: Compression = Compression.NONE,
+        within: Within | None = None,
     ) -> Written:
         """Write entries as one batch."""
         if not self.is_current:
             raise NotLeaderOrFollowerError(f"{self.partition} is led by another, or anew")
         now_ms, builder = self._clock.wall_ms(), BatchBuilder()
-        for key, value in entries:
-            builder.append(now_ms, key, value)
+        for entry in entries:
+            builder.append(now_ms, *entry)
         verification = None
         if within is None:
             batch = builder.build(compression=compression)

@@ -93,6 +93,7 @@ class _OffsetsHandler:
         codes: dict[Name, ErrorCode] = {}
         commits: dict[Name, Commit] = {}
         for topic in request.topics:
+            topic_id = self._context.metadata.topic_id(topic.name)
             for each in topic.partitions:
                 name, metadata = (topic.name, each.partition_index), each.committed_metadata or ""
                 if code := flaw_of(self._context, name, metadata):
@@ -100,7 +101,7 @@ class _OffsetsHandler:
                 else:
                     commit_ms = now_ms if each.commit_timestamp < 0 else each.commit_timestamp
                     commits[name] = Commit(
-                        each.committed_offset, each.committed_leader_epoch, metadata, commit_ms, expire_ms
+                        each.committed_offset, each.committed_leader_epoch, metadata, commit_ms, expire_ms, topic_id
                     )
         return codes, commits
 
@@ -165,10 +166,13 @@ class _OffsetsHandler:
 
     def _find(self, group_id: str, wanted: Wanted | None, require_stable: bool) -> Found:
         group = self._coordinator.group(group_id)
+        topic_id = self._context.metadata.topic_id
         if wanted is None:
-            wanted = _by_topic([] if group is None else group.offsets.names())
+            names = [] if group is None else group.offsets.names()
+            wanted = _by_topic(name for name in names if group and group.offsets.get(name, topic_id(name[0])))
         return [
-            (topic, [_look_up(group, (topic, each), require_stable) for each in indexes]) for topic, indexes in wanted
+            (topic, [_look_up(group, (topic, each), topic_id(topic), require_stable) for each in indexes])
+            for topic, indexes in wanted
         ]
 
     # -------------------------------------------------------------------------------------------------- deleting
@@ -208,12 +212,14 @@ def flaw_of(context: Context, name: Name, metadata: str) -> ErrorCode:
     return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_too_large else ErrorCode.NONE
 
 
-def _look_up(group: Group | None, name: Name, require_stable: bool) -> tuple[int, Commit, ErrorCode]:
+def _look_up(
+    group: Group | None, name: Name, topic_id: bytes | None, require_stable: bool
+) -> tuple[int, Commit, ErrorCode]:
     if group is None:
         return name[1], _NO_COMMIT, ErrorCode.NONE
-    if require_stable and group.offsets.is_unstable(name):
+    if require_stable and group.offsets.is_unstable(name, topic_id):
         return name[1], _NO_COMMIT, ErrorCode.UNSTABLE_OFFSET_COMMIT
-    return name[1], group.offsets.get(name) or _NO_COMMIT, ErrorCode.NONE
+    return name[1], group.offsets.get(name, topic_id) or _NO_COMMIT, ErrorCode.NONE
 
 
 def _by_topic(names: Iterable[Name]) -> Wanted:

@@ -68,12 +68,15 @@ class _TxnOffsetsHandler:
         codes: dict[Name, ErrorCode] = {}
         commits: dict[Name, Commit] = {}
         for topic in request.topics:
+            topic_id = self._context.metadata.topic_id(topic.name)
             for each in topic.partitions:
                 name, metadata = (topic.name, each.partition_index), each.committed_metadata or ""
                 if code := flaw_of(self._context, name, metadata):
                     codes[name] = code
                 else:
-                    commits[name] = Commit(each.committed_offset, each.committed_leader_epoch, metadata, now_ms)
+                    commits[name] = Commit(
+                        each.committed_offset, each.committed_leader_epoch, metadata, now_ms, topic_id=topic_id
+                    )
         return codes, commits
 
 

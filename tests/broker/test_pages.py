@@ -143,7 +143,10 @@ def test_groups() -> None:
     offsets.put(("orders", 1), Commit(17, 0, "", 0), log_offset=0)
     # Not committed before the transaction is.
     offsets.put_pending(5, ("orders", 2), Commit(18, 0, "", 0), log_offset=1)
+    # Committed for an earlier topic of the name.
+    offsets.put(("payments", 0), Commit(19, 0, "", 0, topic_id=b"old"), log_offset=2)
     group = cast("Group", SimpleNamespace(group_id="g", state=State.STABLE, members=[1, 2], offsets=offsets))
-    assert read_gauges(context(), is_controller=False, groups=[group]).groups == [
+    metadata = SimpleNamespace(topic_id={"payments": b"new"}.get)
+    assert read_gauges(context(metadata=metadata), is_controller=False, groups=[group]).groups == [
         ("g", "Stable", 2, [("orders", 1, 17)])
     ]

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from minikafka.broker.internal_topics import GROUP_OFFSETS, TRANSACTION_STATE
-from minikafka.broker.zookeeper.topic_nodes import StateNode, state_path
+from minikafka.broker.zookeeper.topic_nodes import StateNode, TopicNode, state_path, topic_path
 from minikafka.protocol.errors import ErrorCode, error_for
 from minikafka.protocol.messages.groups import FindCoordinatorRequest
 from minikafka.protocol.messages.offsets import (
@@ -18,6 +18,7 @@ from minikafka.protocol.messages.offsets import (
 )
 from minikafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
@@ -77,6 +78,20 @@ class GroupClient:
         path = state_path(topic, 0)
         return StateNode.decode(path, self._cluster.zookeeper.nodes[path].data).leader
 
+    def replicas(self, topic: str = GROUP_OFFSETS) -> list[int]:
+        """The brokers that have the one partition of an internal topic."""
+        path = topic_path(topic)
+        return list(TopicNode.decode(path, self._cluster.zookeeper.nodes[path].data).partitions[0].replicas)
+
+    def is_coordinated(self, topic: str = GROUP_OFFSETS) -> bool:
+        """Whether the broker that ZooKeeper says is in charge is up and leads."""
+        leader = self.coordinator(topic)
+        if leader < 0 or not self._cluster.nodes[leader].is_running:
+            return False
+        context = self._cluster.nodes[leader].broker.context
+        partition = None if context is None else context.partitions.all.get((topic, 0))
+        return partition is not None and partition.leadership is not None
+
     # ------------------------------------------------------------------------------------------------------ offsets
 
     async def commit(self, offset: int) -> None:
@@ -127,6 +142,12 @@ class GroupClient:
             committed=committed,
         )
         await self._retry(TRANSACTION_STATE, request, 3, _error)
+
+    async def describe_transaction(self, broker_id: int) -> ErrorCode:
+        """What one broker says of the transactional id, whether or not it is the coordinator."""
+        request = DescribeTransactionsRequest(transactional_ids=[TXN_ID])
+        response = await self._client.ask(broker_id, request, 0)
+        return ErrorCode(response.transaction_states[0].error_code)
 
     async def _retry(self, topic: str, request: Any, version: int, code_of: Any) -> Any:
         while True:

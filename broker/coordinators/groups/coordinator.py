@@ -222,10 +222,10 @@ class GroupCoordinator:
                 log.warning("expired offsets are deleted later: %s", error)
 
     def on_topics_deleted(self, topics: Collection[str]) -> None:
-        """Nobody will read them again; topics of the same names would be others."""
+        """Nobody will read them again; topics of the same names are others."""
         for shard in self.shards:
             for group in list(shard.groups.values()):
-                names = [each for each in group.offsets.names() if each[0] in topics]
+                names = group.offsets.ended(topics, self._context.metadata.topic_id)
                 try:
                     if names:
                         shard.forget(group, names)

@@ -3,12 +3,15 @@
 A commit counts when it is in the log of all in-sync replicas. Several may be under way at once, and may come back in
 another order than they were written in: what stands later in the log is what holds.
 
+A topic that was deleted and made again is another one of the same name. What was committed for the first stays under
+the name until somebody deletes it or commits again, but does not count: whoever reads says of which topic.
+
 Offsets that are committed within a transaction wait for its end, whoever reads then gets them or does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 Name: TypeAlias = tuple[str, int]
@@ -24,6 +27,12 @@ class Commit(NamedTuple):
     commit_ms: int
     expire_ms: int | None = None
     """As only old clients ask for; otherwise the broker's retention decides."""
+    topic_id: bytes | None = None
+    """Of the topic that had the name at the commit; None if that is not known."""
+
+    def is_of(self, topic_id: bytes | None) -> bool:
+        """Whether it counts for the topic that has the name now; None if there is none, or its id is not known."""
+        return self.topic_id is None or topic_id is None or self.topic_id == topic_id
 
 
 class _Kept(NamedTuple):
@@ -50,16 +59,30 @@ class Offsets:
         is_waiting = self._transactions or self._under_way
         return not is_waiting and self._kept.keys() <= set(names)
 
-    def get(self, name: Name) -> Commit | None:
+    def get(self, name: Name, topic_id: bytes | None = None) -> Commit | None:
         kept = self._kept.get(name)
-        return None if kept is None else kept.commit
+        return None if kept is None or not kept.commit.is_of(topic_id) else kept.commit
 
     def names(self) -> list[Name]:
         return list(self._kept)
 
-    def is_unstable(self, name: Name) -> bool:
+    def ended(self, topics: Collection[str], topic_id_of: Callable[[str], bytes | None]) -> list[Name]:
+        """What was committed for topics that have ended, of which another may have the name by now."""
+        found = []
+        for name, (commit, _) in self._kept.items():
+            if name[0] not in topics:
+                continue
+            topic_id = topic_id_of(name[0])
+            # What deletes it must not stand behind an offset of the next topic, which may be under way.
+            is_settled = name not in self._under_way and not self.is_unstable(name)
+            if topic_id is None or (commit.topic_id != topic_id and is_settled):
+                found.append(name)
+        return found
+
+    def is_unstable(self, name: Name, topic_id: bytes | None = None) -> bool:
         """Whether a transaction that has not ended may change it."""
-        return any(name in each for each in self._transactions.values())
+        pending = (each.get(name) for each in self._transactions.values())
+        return any(each is not None and each.commit.is_of(topic_id) for each in pending)
 
     # --------------------------------------------------------------------------------------------- committing
 

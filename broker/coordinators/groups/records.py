@@ -2,18 +2,22 @@
 
 What is deleted is a key without a value. The versions written are those of Kafka 3.9; all versions are read, and keys
 of a newer kind are left alone.
+
+An offset belongs to a topic by its id, for which Kafka 3.9 has no field: it stands in a header of the record. Key and
+value are as ever, so whoever reads them without headers, which are Kafka itself and lag monitors, sees no difference.
+An offset without the header, written by Kafka or by an earlier version, counts for any topic of the name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from minikafka.broker.coordinators.groups.group import Group
 from minikafka.broker.coordinators.groups.members import Member
 from minikafka.broker.coordinators.groups.offsets import Commit, Name
 from minikafka.broker.coordinators.groups.states import State
-from minikafka.broker.coordinators.journal import Entry
+from minikafka.broker.coordinators.journal import Entry, LabelledEntry
 from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.messages.coordinator_records import (
     GroupMemberMetadata,
@@ -22,12 +26,15 @@ from minikafka.protocol.messages.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from minikafka.protocol.records.encoder import Header
 
 _OFFSET_KEY: Final = 1
 _OFFSET: Final = 3
 _OFFSET_WITH_EXPIRY: Final = 1
 _GROUP_KEY: Final = 2
 _GROUP: Final = 3
+_TOPIC_ID: Final = "topic.id"
+_TOPIC_ID_BYTES: Final = 16
 
 
 class OffsetRecord(NamedTuple):
@@ -45,7 +52,7 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-def offset_entry(group_id: str, name: Name, commit: Commit | None) -> Entry:
+def offset_entry(group_id: str, name: Name, commit: Commit | None) -> Entry | LabelledEntry:
     key = OffsetCommitKey(group=group_id, topic=name[0], partition=name[1]).dump(_OFFSET_KEY)
     if commit is None:
         return Entry(key, None)
@@ -56,7 +63,10 @@ def offset_entry(group_id: str, name: Name, commit: Commit | None) -> Entry:
         commit_timestamp=commit.commit_ms,
         expire_timestamp=-1 if commit.expire_ms is None else commit.expire_ms,
     )
-    return Entry(key, value.dump(_OFFSET if commit.expire_ms is None else _OFFSET_WITH_EXPIRY))
+    data = value.dump(_OFFSET if commit.expire_ms is None else _OFFSET_WITH_EXPIRY)
+    if commit.topic_id is None:
+        return Entry(key, data)
+    return LabelledEntry(key, data, ((_TOPIC_ID, commit.topic_id),))
 
 
 def group_entry(group: Group, assignments: Mapping[str, bytes]) -> Entry:
@@ -88,7 +98,7 @@ def group_tombstone(group_id: str) -> Entry:
     return Entry(GroupMetadataKey(group=group_id).dump(_GROUP_KEY), None)
 
 
-def read_entry(key: bytes, value: bytes | None) -> OffsetRecord | GroupRecord | None:
+def read_entry(key: bytes, value: bytes | None, headers: Iterable[Header] = ()) -> OffsetRecord | GroupRecord | None:
     """What a record says; None if it is of a kind that is not known here. DecodeError if it says nothing."""
     if len(key) < 2:
         raise DecodeError("a key without a version")
@@ -100,12 +110,15 @@ def read_entry(key: bytes, value: bytes | None) -> OffsetRecord | GroupRecord | 
         return None
     what = OffsetCommitKey.parse(key)
     name = (what.topic, what.partition)
-    return OffsetRecord(what.group, name, None if value is None else _commit(OffsetCommitValue.parse(value)))
+    return OffsetRecord(what.group, name, None if value is None else _commit(OffsetCommitValue.parse(value), headers))
 
 
-def _commit(value: OffsetCommitValue) -> Commit:
+def _commit(value: OffsetCommitValue, headers: Iterable[Header]) -> Commit:
     expire_ms = None if value.expire_timestamp < 0 else value.expire_timestamp
-    return Commit(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expire_ms)
+    topic_id = dict(headers).get(_TOPIC_ID)
+    if topic_id is not None and len(topic_id) != _TOPIC_ID_BYTES:
+        raise DecodeError(f"a topic id of {len(topic_id)} bytes")
+    return Commit(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expire_ms, topic_id)
 
 
 def restore(group: Group, value: GroupMetadataValue, now: int) -> None:

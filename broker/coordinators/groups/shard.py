@@ -102,7 +102,7 @@ class GroupShard:
             return
         for record in iter_records(batch):
             try:
-                entry = None if record.key is None else read_entry(record.key, record.value)
+                entry = None if record.key is None else read_entry(record.key, record.value, record.headers)
             except DecodeError as error:
                 log.error("%s: the record at %d says nothing: %s", self._journal.partition, record.offset, error)
                 continue

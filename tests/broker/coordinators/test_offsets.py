@@ -83,3 +83,32 @@ def test_what_a_transaction_may_still_commit_does_not_expire() -> None:
     assert offsets.expired(300, 100, None) == []
     offsets.end_transaction(7, is_committed=False)
     assert offsets.expired(300, 100, None) == [NAME]
+
+
+OLD, NEW = bytes(15) + b"\x01", bytes(15) + b"\x02"
+
+
+def test_offsets_count_for_the_topic_they_were_committed_for() -> None:
+    offsets = Offsets()
+    offsets.put(NAME, _commit(1)._replace(topic_id=OLD), 1)
+    offsets.put_pending(7, NAME, _commit(2)._replace(topic_id=OLD), 2)
+    assert (offsets.get(NAME, OLD), offsets.get(NAME, NEW)) == (offsets.get(NAME), None)
+    assert offsets.is_unstable(NAME, OLD) and not offsets.is_unstable(NAME, NEW)
+    offsets.end_transaction(7, is_committed=True)
+    assert offsets.get(NAME) is not None and offsets.get(NAME, NEW) is None
+    offsets.put(NAME, _commit(3), 3)
+    assert offsets.get(NAME, NEW) == offsets.get(NAME, OLD) == _commit(3)
+
+
+def test_offsets_of_a_topic_that_has_ended() -> None:
+    offsets = Offsets()
+    offsets.put(("a", 0), _commit(1)._replace(topic_id=OLD), 1)
+    offsets.put(("a", 1), _commit(1)._replace(topic_id=NEW), 2)
+    offsets.put(("a", 2), _commit(1), 3)
+    offsets.put(("b", 0), _commit(1)._replace(topic_id=OLD), 4)
+    assert offsets.ended({"a"}, lambda _: NEW) == [("a", 0), ("a", 2)]
+    assert offsets.ended({"a"}, lambda _: None) == [("a", 0), ("a", 1), ("a", 2)]
+    # What deletes them would stand behind what is committed for the new topic, and outlive that.
+    offsets.begin([("a", 0)])
+    offsets.put_pending(7, ("a", 2), _commit(2)._replace(topic_id=NEW), 5)
+    assert offsets.ended({"a"}, lambda _: NEW) == []

@@ -70,6 +70,19 @@ def test_expiry_of_old_clients_is_kept() -> None:
     assert read_entry(*offset_entry("g", ("t", 1), commit)) == OffsetRecord("g", ("t", 1), commit)
 
 
+def test_topic_id_is_beside_the_bytes_of_kafka() -> None:
+    plain = Commit(5, -1, "m", 10)
+    commit = plain._replace(topic_id=bytes(range(16)))
+    key, value, *headers = offset_entry("g", ("t", 1), commit)
+    assert (key, value) == offset_entry("g", ("t", 1), plain)
+    assert read_entry(key, value, *headers) == OffsetRecord("g", ("t", 1), commit)
+    # As Kafka and earlier versions write it, and as lag monitors read it.
+    assert read_entry(key, value) == OffsetRecord("g", ("t", 1), plain)
+    assert value is not None and value[:2] == b"\0\x03"
+    with pytest.raises(DecodeError):
+        read_entry(key, value, [("topic.id", b"short")])
+
+
 def test_newer_kinds_are_left_alone() -> None:
     assert read_entry(b"\0\x03whatever", b"") is None
 
