@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minikafka.broker.clock import Clock, SteadyClock
+from minikafka.broker.contact import Contact
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.membership import Membership
 from minikafka.broker.metadata import Metadata
@@ -26,6 +27,7 @@ class Context:
     work: Work
     rng: Rng
     coord: Coord
+    contact: Contact
     config: LiveConfig
     metadata: Metadata
     membership: Membership

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from minikafka.broker.contact import NEVER_MS
+from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replicas.waiting import DataWatch, Key
 from minikafka.protocol.errors import (
     ErrorCode,
@@ -133,6 +135,8 @@ class FetchSessions:
         self._new_id = new_id
         # The one that has not been used for longest first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        # The latest of each follower.
+        self._followers: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -146,7 +150,18 @@ class FetchSessions:
         if session is not None:
             session.watch.close()
 
-    def create(self, uses_ids: bool, is_privileged: bool, now_ms: int, watch: DataWatch) -> FetchSession | None:
+    def last_fetch_ms(self, follower_id: int, partition: Partition) -> int:
+        """When a follower last continued a session in which it follows a partition, in its current leader epoch."""
+        session = self._followers.get(follower_id)
+        if session is None:
+            return NEVER_MS
+        fetched = session.partitions.get((partition.topic_id if session.uses_ids else partition.topic, partition.index))
+        is_followed = fetched is not None and fetched.wanted.current_leader_epoch == partition.leader_epoch
+        return session.used_ms if is_followed else NEVER_MS
+
+    def create(
+        self, uses_ids: bool, is_privileged: bool, now_ms: int, watch: DataWatch, follower_id: int = -1
+    ) -> FetchSession | None:
         """A new session; None if there is no room for one."""
         if not self._make_room(is_privileged, now_ms):
             return None
@@ -156,6 +171,8 @@ class FetchSessions:
         session = self._sessions[session_id] = FetchSession(session_id, uses_ids, is_privileged, watch)
         session.used_ms = now_ms
         session.advance()
+        if follower_id >= 0:
+            self._followers[follower_id] = session
         return session
 
     def resume(self, request: FetchRequest, uses_ids: bool, now_ms: int) -> FetchSession:

@@ -22,6 +22,7 @@ from typing import Any, Final
 from minikafka.broker.clock import Clock, SteadyClock, SystemClock
 from minikafka.broker.config.broker import BrokerConfig
 from minikafka.broker.config_watch import ConfigWatch, refresh_topics
+from minikafka.broker.contact import Contact
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
 from minikafka.broker.coordinators.all import Coordinators
@@ -187,6 +188,7 @@ class Broker:
             work=seams.work,
             rng=seams.rng,
             coord=coord,
+            contact=Contact(coord, self.config, seams.clock),
             config=self.config,
             metadata=self.metadata,
             membership=membership,

@@ -34,11 +34,19 @@ class CoordinatorFinder:
         if known is None or not known.partitions:
             self._create(topic)
             raise CoordinatorNotAvailableError(f"{topic} is being made")
-        state = known.partitions.get(coordinator_partition(key, len(known.partitions)))
+        index = coordinator_partition(key, len(known.partitions))
+        state = known.partitions.get(index)
         leader = NO_LEADER if state is None else state.leader
+        if leader == self._context.broker_id and not self._may_answer(topic, index):
+            raise CoordinatorNotAvailableError(f"{topic}-{index} may be led by another broker")
         if leader not in metadata.brokers:
             raise CoordinatorNotAvailableError(f"the partition of {topic} has no leader")
         return metadata.brokers[leader]
+
+    def _may_answer(self, topic: str, index: int) -> bool:
+        partition = self._context.partitions.all.get((topic, index))
+        # Who has just begun to lead, or not even that, says so itself.
+        return partition is None or partition.leadership is None or self._context.contact.may_answer(partition)
 
     def _create(self, topic: str) -> None:
         if topic not in self._creating:

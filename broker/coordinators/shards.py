@@ -66,8 +66,12 @@ class Shards(Generic[_S]):
         self._seats: dict[int, _Seat[_S]] = {}
 
     def of(self, key: str) -> _S:
-        """Where a group or a transactional id is kept, if that is here."""
-        return self.at(self.index_of(key))
+        """Where a group or a transactional id is kept, if that is here, and surely nowhere else."""
+        index = self.index_of(key)
+        shard = self.at(index)
+        if not self._context.contact.may_answer(self._seats[index].journal.partition):
+            raise NotCoordinatorError(f"{self.topic}-{index} may be led by another broker, nothing is heard of others")
+        return shard
 
     def index_of(self, key: str) -> int:
         topic = self._context.metadata.topics.get(self.topic)

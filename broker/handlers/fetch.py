@@ -75,6 +75,7 @@ class FetchHandler:
             lambda: context.config.broker.max_incremental_fetch_session_cache_slots,
             lambda: context.rng.randint(1, _SESSION_ID_MAX),
         )
+        context.contact.last_fetch_ms = self.sessions.last_fetch_ms
 
     def fetch(self, call: Call) -> FetchResponse | Awaitable[FetchResponse]:
         return _Fetch(self, call).begin()
@@ -127,7 +128,10 @@ class _Fetch:
             self._wanted = wanted_partitions(request, self._uses_ids)
             if request.session_epoch == INITIAL_EPOCH:
                 watch = DataWatch(self._reader.readable_end)
-                session = self._sessions.create(self._uses_ids, self._reader.is_follower, now_ms, watch)
+                reader = self._reader
+                # Anybody can say a number. Only a registered process is believed to follow.
+                follower_id = reader.follower_id if reader.follower_epoch >= 0 else -1
+                session = self._sessions.create(self._uses_ids, reader.is_follower, now_ms, watch, follower_id)
                 if session is not None:
                     self._session, self._watch = session, watch
                     session.update(request)

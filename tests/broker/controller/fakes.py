@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from minikafka.broker.clock import SteadyClock, SystemClock
+from minikafka.broker.contact import Contact
 from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
 from minikafka.broker.handlers import controller, metadata, replicas, topics
@@ -99,6 +100,7 @@ class FakeBroker:
             work=self.work,
             rng=system_rng(),
             coord=self.coord,
+            contact=Contact(self.coord, self.config, SystemClock()),
             config=self.config,
             metadata=self.metadata,
             membership=no_membership,

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from minikafka.broker.clock import SteadyClock, SystemClock
+from minikafka.broker.contact import Contact
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.all import Coordinators
 from minikafka.broker.handlers import fetch, produce
@@ -174,6 +175,7 @@ async def station(
             work=work,
             rng=system_rng(),
             coord=coord,
+            contact=Contact(coord, live, clock),
             config=live,
             metadata=metadata,
             membership=Membership(coord, config.broker_id, 6_000, statistics.session),
