@@ -71,7 +71,8 @@ class HttpServer:
 
     async def start(self, host: str | None, port: int) -> int:
         """Listen, and return the port, which is a free one if it was 0. OSError if it is taken."""
-        self._port = await self._net.listen(partial(_Connection, self), host, port, _BACKLOG)
+        self._port = await self._net.bind(partial(_Connection, self), host, port, _BACKLOG)
+        await self._port.listen()
         return self._port.number
 
     def stop(self) -> None:

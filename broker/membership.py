@@ -1,8 +1,9 @@
-"""Being a member of the cluster: registered in ZooKeeper, anew in every session, under an epoch of its own.
+"""Being a member of the cluster: registered in ZooKeeper, again in every session, under an epoch of its own.
 
 A session that is lost takes the registration with it, and every role: the controller gives them to others, and gives
-some back once there is a new registration. What the controller says is for one broker epoch; the highest controller
-epoch that was heard of is remembered here too, since what an older one says must not count.
+some back once there is a new registration. A request of the controller is for one broker epoch and counts in no other,
+and in none while there is no registration (KIP-380); the highest controller epoch that was heard of is remembered here
+too, since what an older one says must not count.
 """
 
 from __future__ import annotations
@@ -31,11 +32,10 @@ class Membership:
         self._registration = Registration(coord, broker_id, 1.5 * session_timeout_ms / 1000 + 1)
         self._statistics = statistics
         self._session_id = 0
+        self._sessions_lost = 0
         self._news = asyncio.Event()
         self._registered = asyncio.Event()
         self.broker_epoch = -1
-        self.lost_epoch = -1
-        """The last one that is over: what is said to it does not count any more, also before there is another."""
         self.controller_epoch = 0
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the session is over: no role of it counts any more."""
@@ -47,14 +47,20 @@ class Membership:
 
     async def join(self, describe: Callable[[], BrokerNode]) -> None:
         """Register; DuplicateBroker if the id is taken. What is registered is put together at that moment."""
-        # As of before: if there is another session by the time of the answer, `run` has to look again.
-        self._session_id = self._coord.session.id
-        self.broker_epoch = await self._registration.register(describe())
+        while True:
+            # As of before: if there is another session by the time of the answer, `run` has to look again.
+            self._session_id, sessions_lost = self._coord.session.id, self._sessions_lost
+            epoch = await self._registration.register(describe())
+            if sessions_lost == self._sessions_lost:
+                break
+            # The registration may have gone with a session since; in the one that there is now it is found or made.
+        self.broker_epoch = epoch
         self._registered.set()
 
     async def wait_registered(self) -> int:
         """The broker epoch, as soon as there is one."""
-        await self._registered.wait()
+        while not self.is_registered:
+            await self._registered.wait()
         return self.broker_epoch
 
     async def run(self, describe: Callable[[], BrokerNode]) -> None:
@@ -84,7 +90,7 @@ class Membership:
             self._statistics.disconnects += 1
         elif self._session_id:
             self._statistics.expires += 1
-            self.lost_epoch = max(self.lost_epoch, self.broker_epoch)
+            self._sessions_lost += 1
             self.broker_epoch = -1
             self._registered.clear()
             self.on_lost()

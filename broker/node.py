@@ -1,7 +1,8 @@
 """One broker: its parts, put together, started and stopped in the right order.
 
-Starting goes from the outside in: ZooKeeper, the configuration that is stored there, the logs, and only then a port,
-since everything has to be ready when the first request comes. Clients that come before the controller has told what the
+Starting goes from the outside in: ZooKeeper, the configuration that is stored there, the logs, the registration, and
+only then are connections accepted. Before that, whatever is sent to this address is meant for the process that had it
+before, whose session may not have expired yet (KIP-380). Clients that come before the controller has sent what the
 cluster looks like are kept waiting for that moment. Stopping goes the other way round, and ends with a clean marker in
 every log directory and with the session, so that others take over at once.
 
@@ -143,11 +144,12 @@ class Broker:
         watch = ConfigWatch(coord, self.config, self._steady_clock)
         await watch.load()
         context = await self._open_logs(coord, cluster_id)
-        dispatcher = await self._open_ports(context)
+        dispatcher, server = await self._bind_ports(context)
         self._spawn(watch.run(), "configs")
         self._replicate(context)
         await context.membership.join(self._describe)
         self._spawn(context.membership.run(self._describe), "membership")
+        await server.listen()
         assert self._controller is not None
         self._spawn(self._controller.run(), "controller")
         while not await self.metadata.wait_until(lambda: self.metadata.is_known, _LOOK_SECONDS):
@@ -212,7 +214,7 @@ class Broker:
         for name, work in self._coordinators.upkeep():
             self._spawn(work, name)
 
-    async def _open_ports(self, context: Context) -> Dispatcher:
+    async def _bind_ports(self, context: Context) -> tuple[Dispatcher, Server]:
         seams, config = self._seams, self.config.broker
         self._controller = ControllerTask(
             context.broker_id,
@@ -229,17 +231,17 @@ class Broker:
         self.metadata.on_topics_deleted = coordinators.on_topics_deleted
         dispatcher = Dispatcher(all_routes(context, self._controller, coordinators), self.statistics, control)
         dispatcher.hold()
-        self._server = Server(dispatcher, server_limits(config), seams.clock, seams.net, self.statistics)
+        server = self._server = Server(dispatcher, server_limits(config), seams.clock, seams.net, self.statistics)
         self.config.add_listener(self._on_config)
-        self.addresses = await self._server.start(
+        self.addresses = await server.bind(
             [Listener(each.name, each.host or "", each.port) for each in config.listeners]
         )
-        return dispatcher
+        return dispatcher, server
 
     # ------------------------------------------------------------------------------------------------ running
 
     def _describe(self) -> BrokerNode:
-        """What to register, with the ports that are really open."""
+        """What to register, with the ports that are really ours."""
         config = self.config.broker
         protocols = {each.name: each.protocol.value for each in config.listeners}
         told: Iterable[Listener] = self.addresses

@@ -1,7 +1,9 @@
 """The control plane, receiving side: what the controller tells this broker to be, to give up, and to know.
 
-Every request carries the controller's epoch and the epoch of the broker it was meant for. One of an older controller,
-or for who we were before a restart, changes nothing; a newer controller epoch is remembered first.
+Every request carries the controller's epoch and the epoch of the broker it was meant for. One of an older controller
+changes nothing, nor does one for any other registration than ours (KIP-380). Kafka accepts newer broker epochs, as of a
+registration whose answer is on its way. Here a broker without a registration accepts nothing: it answers that it has
+none, and the controller sends the same again until it is registered, or gone.
 """
 
 from __future__ import annotations
@@ -57,8 +59,9 @@ class _ControlHandler:
         membership = self._context.membership
         if request.controller_epoch < membership.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        # A newer one is of a registration whose answer we have not read yet.
-        if request.broker_epoch < membership.broker_epoch or request.broker_epoch <= membership.lost_epoch:
+        if not membership.is_registered:
+            return ErrorCode.BROKER_ID_NOT_REGISTERED
+        if request.broker_epoch != membership.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         membership.controller_epoch = request.controller_epoch
         return ErrorCode.NONE

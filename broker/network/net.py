@@ -11,10 +11,13 @@ _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
 
 class Port(Protocol):
-    """Something that listens until it is closed."""
+    """An address that is ours until it is closed; connections are refused until it listens."""
 
     @property
     def number(self) -> int: ...
+
+    async def listen(self) -> None:
+        """Accept connections. OSError if it cannot be."""
 
     def close(self) -> None: ...
 
@@ -22,10 +25,10 @@ class Port(Protocol):
 class Net(Protocol):
     """See the module's description."""
 
-    async def listen(
+    async def bind(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, backlog: int
     ) -> Port:
-        """Accept connections; port 0 takes a free one, no host means all interfaces. OSError if it cannot be."""
+        """Take an address; port 0 takes a free one, no host means all interfaces. OSError if it cannot be."""
 
     async def connect(self, factory: Callable[[], _P], host: str, port: int) -> _P:
         """Open a connection; OSError if nobody answers."""
@@ -34,6 +37,9 @@ class Net(Protocol):
 class _TcpPort(NamedTuple):
     server: asyncio.Server
     number: int
+
+    async def listen(self) -> None:
+        await self.server.start_serving()
 
     def close(self) -> None:
         loop = self.server.get_loop()
@@ -54,11 +60,12 @@ CLOSING_TURNS: Final = 4
 class TcpNet:
     """A Net of real sockets."""
 
-    async def listen(
+    async def bind(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, backlog: int
     ) -> Port:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(factory, host or None, port, backlog=backlog, reuse_address=True)
+        server = await asyncio.get_running_loop().create_server(
+            factory, host or None, port, backlog=backlog, reuse_address=True, start_serving=False
+        )
         return _TcpPort(server, server.sockets[0].getsockname()[1])
 
     async def connect(self, factory: Callable[[], _P], host: str, port: int) -> _P:

@@ -1,7 +1,8 @@
 """Listening, counting connections, and stopping without cutting anybody off.
 
-The port opens when `start` is called, which is when the broker can serve.  Stopping: no new connections, no
-new requests, then the answers in flight go out; what is left after the grace period is closed.
+Ports are bound first, since a registration names them, and listen when the broker is registered: a client that connects
+before that is refused, and turns to another broker (Kafka's SocketServer starts its acceptors as late).  Stopping: no
+new connections, no new requests, then the answers in flight go out; what is left after the grace period is closed.
 """
 
 from __future__ import annotations
@@ -74,16 +75,21 @@ class Server:
         self._admitted = 0
         self._is_stopping = False
 
-    async def start(self, listeners: Iterable[Listener]) -> list[Listener]:
-        """Open the ports; returns the listeners with the ports they really have."""
-        opened = []
+    async def bind(self, listeners: Iterable[Listener]) -> list[Listener]:
+        """Take the ports; returns the listeners with the ports they really have."""
+        bound = []
         for listener in listeners:
             factory = partial(_Counted, self, listener.name)
-            port = await self._net.listen(factory, listener.host or None, listener.port, self.limits.backlog)
+            port = await self._net.bind(factory, listener.host or None, listener.port, self.limits.backlog)
             self._ports.append(port)
-            opened.append(listener._replace(port=port.number))
+            bound.append(listener._replace(port=port.number))
+        return bound
+
+    async def listen(self) -> None:
+        """Accept connections."""
         self._sweeper = asyncio.create_task(self._sweep())
-        return opened
+        for port in self._ports:
+            await port.listen()
 
     async def stop(self, grace_seconds: float) -> None:
         # One that was accepted just now would else be left open.

@@ -52,6 +52,33 @@ async def roles_of_a_controller_that_is_none() -> None:
     must(cluster.controller_id != C and not cluster.nodes[C].broker.is_controller, "there are two controllers")
 
 
+async def metadata_of_a_controller_that_is_none() -> None:
+    """C has written that F leads, of which G hears late. Meanwhile another controller has made L the leader. What G
+    hears of C then must not replace what it knows, or G would send its clients to a broker that does not lead.
+    """
+    cluster = await SimCluster.start(4, {"min.insync.replicas": "1"})
+    await cluster.create_topic([(L, F)])
+    cluster.network.cut(host_of(C), host_of(G), "controller")
+    cluster.kill(L)
+    await cluster.until_leads(F)
+    await cluster.wait(1)
+    cluster.depose_controller()
+    await cluster.until(lambda: cluster.controller_id not in (None, C))
+    await cluster.boot(L)
+    await cluster.until_in_sync(L, F)
+    cluster.kill(F)
+    await cluster.until_leads(L)
+    await cluster.until(lambda: _known_leader(cluster, G) == L)
+    cluster.network.heal_all()
+    await cluster.wait(1)
+    must(_known_leader(cluster, G) == L, "metadata of a controller of an earlier epoch was accepted")
+
+
+def _known_leader(cluster: SimCluster, broker_id: int) -> int:
+    partition = cluster.nodes[broker_id].broker.metadata.partition(TOPIC, 0)
+    return -1 if partition is None else partition.leader
+
+
 def whoever_says_it_is_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(control._ControlHandler, "_fence", lambda *_: ErrorCode.NONE)
     patch.setattr(partitions, "_is_news", lambda *_: True)
@@ -147,6 +174,7 @@ def names_are_enough_to_delete(patch: pytest.MonkeyPatch) -> None:
 
 STORIES: list[Any] = [
     roles_of_a_controller_that_is_none,
+    metadata_of_a_controller_that_is_none,
     write_of_a_controller_that_is_none,
     election_that_was_written_unheard,
     election_that_was_not_written,
@@ -155,6 +183,7 @@ STORIES: list[Any] = [
 
 MUTANTS: list[Any] = [
     (roles_of_a_controller_that_is_none, whoever_says_it_is_heard),
+    (metadata_of_a_controller_that_is_none, whoever_says_it_is_heard),
     (write_of_a_controller_that_is_none, writes_are_unconditional),
     (deletion_of_another_topic, names_are_enough_to_delete),
 ]

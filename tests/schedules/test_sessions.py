@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.membership import Membership
+from minikafka.broker.handlers import control
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.zookeeper.znodes import broker_path
-from minikafka.protocol.errors import NotLeaderOrFollowerError
+from minikafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from tests.schedules.stage import Attempt, must, must_agree, must_fail, must_hold, play
 from tests.sim.client import host_of
 from tests.sim.cluster import SESSION_SECONDS, SimCluster
@@ -108,7 +108,7 @@ async def roles_for_a_session_that_is_over() -> None:
 
 
 def roles_are_for_any_registration(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Membership, "lost_epoch", property(lambda self: -1, lambda self, epoch: None), raising=False)
+    patch.setattr(control._ControlHandler, "_fence", lambda *_: ErrorCode.NONE)
 
 
 async def broker_that_is_alone() -> None:

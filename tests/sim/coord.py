@@ -22,6 +22,7 @@ class SimCoord(MemoryCoord):
         self._process = process
         self.is_cut_off = False
         self._awaited: tuple[str, str] | None = None
+        self._awaited_answer: tuple[str, str] | None = None
         self.held: list[Callable[[], None]] = []
 
     @property
@@ -37,18 +38,22 @@ class SimCoord(MemoryCoord):
         """Let something that is asked be on its way until `release`, and with it all that is asked later."""
         self._awaited = (kind, path)
 
+    def hold_answer(self, kind: str, path: str) -> None:
+        """Let something be carried out, and its answer be on its way until `release`, with all that is asked later."""
+        self._awaited_answer = (kind, path)
+
     def release(self) -> None:
-        self._awaited = None
+        self._awaited = self._awaited_answer = None
         late, self.held = self.held, []
         for arrive in late:
             arrive()
 
     def _arrive(self, request: Request, act: Callable[[int], _T], answer: asyncio.Future[_T]) -> None:
-        is_awaited = (
-            self._awaited is not None and self._awaited[0] == request.kind and self._awaited[1] in request.paths
-        )
-        if is_awaited or self.held:
+        if _is_of(request, self._awaited) or self.held:
             self.held.append(partial(super()._arrive, request, act, answer))
+        elif _is_of(request, self._awaited_answer):
+            result = act(self._session_id)
+            self.held.append(lambda: None if answer.done() else answer.set_result(result))
         else:
             super()._arrive(request, act, answer)
 
@@ -57,3 +62,7 @@ class SimCoord(MemoryCoord):
 
     def _expired(self) -> None:
         self._process.run(super()._expired)
+
+
+def _is_of(request: Request, awaited: tuple[str, str] | None) -> bool:
+    return awaited is not None and awaited[0] == request.kind and awaited[1] in request.paths

@@ -140,7 +140,7 @@ class Network:
 
 
 class _Port:
-    """Something that listens."""
+    """An address of a host."""
 
     def __init__(self, network: Network, host: str, number: int, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         self._network = network
@@ -148,6 +148,10 @@ class _Port:
         self.number = number
         self.factory = factory
         self.process = current_process()
+        self.is_listening = False
+
+    async def listen(self) -> None:
+        self.is_listening = True
 
     def close(self) -> None:
         self._network.ports.pop((self.host, self.number), None)
@@ -160,14 +164,14 @@ class SimNet:
         self._network = network
         self._name = name
 
-    async def listen(
+    async def bind(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, backlog: int
     ) -> _Port:
         number = port or self._network.free_port()
         if (self._name, number) in self._network.ports:
             raise OSError(f"{self._name}:{number} is taken")
-        opened = self._network.ports[self._name, number] = _Port(self._network, self._name, number, factory)
-        return opened
+        bound = self._network.ports[self._name, number] = _Port(self._network, self._name, number, factory)
+        return bound
 
     async def connect(self, factory: Callable[[], _P], host: str, port: int) -> _P:
         return (await self.dial(factory, host, port))[1]
@@ -177,7 +181,7 @@ class SimNet:
         await asyncio.sleep(network.seconds())
         await network.wait_open(self._name, host)
         there = network.ports.get((host, port))
-        if there is None:
+        if there is None or not there.is_listening:
             raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
         own = (self._name, network.free_port())
         dialling = End(network, own, (host, port), current_process())

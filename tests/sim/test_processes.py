@@ -136,9 +136,13 @@ class Line:
         self.here = Ear()
 
     async def dial(self) -> None:
-        await self.process.spawn(self.network.host("there").listen(lambda: self.there, None, 1, 1), "listen")
+        await self.process.spawn(self._listen(), "listen")
         await self.network.host("here").connect(lambda: self.here, "there", 1)
         await asyncio.sleep(0.01)
+
+    async def _listen(self) -> None:
+        port = await self.network.host("there").bind(lambda: self.there, None, 1, 1)
+        await port.listen()
 
 
 async def _line() -> Line:

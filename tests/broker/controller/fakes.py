@@ -82,7 +82,8 @@ class FakeBroker:
         routes += [*metadata.routes(context), *replicas.routes(context, self.task)]
         dispatcher = Dispatcher(routes, control_listeners={"PLAINTEXT"})
         self._server = Server(dispatcher, server_limits(self.config.broker), SystemClock())
-        (listener,) = await self._server.start([Listener("PLAINTEXT", "127.0.0.1", self.port)])
+        (listener,) = await self._server.bind([Listener("PLAINTEXT", "127.0.0.1", self.port)])
+        await self._server.listen()
         self.port = listener.port
         await self.register()
         if stands:

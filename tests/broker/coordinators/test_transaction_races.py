@@ -243,7 +243,8 @@ async def _broker(handlers: dict[int, Handler]) -> AsyncIterator[LiveBroker]:
         made.append(Connection(dispatcher, LISTENER, limits, bytearray(1 << 16), made.remove))
         return made[-1]
 
-    port = await TcpNet().listen(connection, "127.0.0.1", 0, 10)
+    port = await TcpNet().bind(connection, "127.0.0.1", 0, 10)
+    await port.listen()
     try:
         endpoint = Endpoint(listener=LISTENER, security_protocol=LISTENER, host="127.0.0.1", port=port.number)
         yield LiveBroker(broker_id=2, broker_epoch=2, endpoints=[endpoint])

@@ -85,7 +85,8 @@ async def served(gate: Gate, limits: ServerLimits = LIMITS) -> AsyncIterator[Ser
         Route(APIS[18], versions, Operation.NONE, Resource.NONE),
     ]
     server = Server(Dispatcher(routes), limits, SystemClock())
-    (listener,) = await server.start([Listener("PLAINTEXT", "127.0.0.1", 0)])
+    (listener,) = await server.bind([Listener("PLAINTEXT", "127.0.0.1", 0)])
+    await server.listen()
     service = Service(server, listener.port, [])
     try:
         yield service
@@ -309,3 +310,17 @@ async def test_stopping_lets_answers_out_first() -> None:
         gate.open("slow")
         assert await peer.answer() == ("slow", "slow")
         await stopping
+
+
+async def test_bound_port_refuses_until_it_listens() -> None:
+    """Its number is known before anybody can connect: a broker registers in between."""
+    server = Server(Dispatcher([]), LIMITS, SystemClock())
+    (listener,) = await server.bind([Listener("PLAINTEXT", "127.0.0.1", 0)])
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", listener.port)
+        await server.listen()
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.close()
+    finally:
+        await server.stop(grace_seconds=0.1)
