@@ -23,7 +23,7 @@ def _describe() -> BrokerNode:
 
 
 def _requests(broker_epoch: int, controller_epoch: int) -> Iterator[Any]:
-    epochs = {"controller_id": 2, "controller_epoch": controller_epoch, "broker_epoch": broker_epoch}
+    epochs: Any = {"controller_id": 2, "controller_epoch": controller_epoch, "broker_epoch": broker_epoch}
     yield LeaderAndIsrRequest(**epochs, partitions=[])
     yield StopReplicaRequest(**epochs, partitions=[])
     yield UpdateMetadataRequest(**epochs, brokers=[], partitions=[])
