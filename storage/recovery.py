@@ -73,8 +73,8 @@ class Recovery:
                     f"{good.flaw.reason}; offsets below {self._recovery_point} were on disk already",
                 )
             has_gap = good.flaw is None and self._has_gap_after(segment, good.next_offset)
-            if has_gap and good.next_offset <= self._log_start_offset:
-                # It was deleted, with others that came after it, and is back alone.
+            if has_gap and self._is_deleted(segment):
+                # With others that came after it, and is back alone.
                 self._drop([each for each in self._segments if each.base_offset <= segment.base_offset])
                 self.epochs, self.restored_from = [], self._segments.first.base_offset
                 continue
@@ -129,6 +129,11 @@ class Recovery:
         """Whether batches are missing between this segment and the next."""
         next_base = self._segments.next_base(segment)
         return next_base is not None and next_base > next_offset and not self._is_compacted
+
+    def _is_deleted(self, segment: Segment) -> bool:
+        """Whether the log begins behind all that a segment could hold, and not in the gap that follows it."""
+        next_base = self._segments.next_base(segment)
+        return next_base is not None and next_base <= self._log_start_offset
 
     def _drop(self, segments: list[Segment]) -> None:
         """Remove them, and for good: they must not come back once other batches have their offsets."""

@@ -349,3 +349,14 @@ def test_a_log_that_was_compacted_once_may_have_gaps(folder: str) -> None:
     state = LoadedState(was_compacted=True)
     kept = load_log(RealDisk(), folder, SMALL, state, NOW_MS)
     assert kept.log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("log_start_offset", [0, 1])
+def test_recovery_ends_log_at_emptied_first_segment(folder: str, log_start_offset: int) -> None:
+    """A loss of power leaves the names of segments whose bytes never reached the disk: the log ends before them, and
+    must not begin behind them, or a replica that has lost everything would claim to be up to date."""
+    names = [Path(segment.path(".log")) for segment in filled(folder).segments]
+    for name in names:
+        name.write_bytes(b"")
+    state = LoadedState(log_start_offset=log_start_offset)
+    assert load_log(RealDisk(), folder, SMALL, state, NOW_MS).log_end_offset == 0
