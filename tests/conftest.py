@@ -64,6 +64,7 @@ def _root() -> str | None:
 
 # What a test may need -> why it cannot have it, or None if it can.
 NEEDS: dict[str, Callable[[], str | None]] = {
+    "cc": _program("cc"),
     "docker": _docker,
     "docker compose": _docker_compose,
     "git": _program("git"),

@@ -29,6 +29,7 @@ from minikafka.broker.config.properties import format_properties
 from minikafka.broker.lifeline import VARIABLE
 from minikafka.broker.up.plan import free_ports
 from minikafka.broker.zookeeper.embedded import Node, ZooKeeperServer
+from tests.chaos.injection import Injection, build_library
 from tests.chaos.links import HOST, Links, State, holds_socket
 from tests.chaos.view import View
 from tests.chaos.waiting import NotInTime, wait_until
@@ -71,6 +72,9 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: socket.socket | None = None
         self._output_read = 0
+        self.environment: dict[str, str] = {}
+        """What its next process has beside the variables of this one."""
+        self.injection: Injection | None = None
 
     @property
     def pid(self) -> int:
@@ -100,7 +104,7 @@ class Broker:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, VARIABLE: str(theirs.fileno())},
+                env={**os.environ, **self.environment, VARIABLE: str(theirs.fileno())},
                 start_new_session=True,
             )
 
@@ -159,12 +163,20 @@ class Cluster:
     """See the module's description. To be used by one thread, which has to outlive it."""
 
     def __init__(
-        self, folder: Path, brokers: int = 3, *, linked: bool = False, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        brokers: int = 3,
+        *,
+        linked: bool = False,
+        injected: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`linked`: between brokers, and from them to ZooKeeper, connections can be cut."""
+        """`linked`: between brokers, and from them to ZooKeeper, connections can be cut. `injected`: disks and clocks
+        of brokers can fail, for which a compiler is needed."""
         self.folder = folder
         self._settings = settings or {}
         self.is_linked = linked
+        self._is_injected = injected
         ports = free_ports(2 * brokers, random.Random())
         self.brokers = [Broker(index + 1, folder, *ports[2 * index : 2 * index + 2]) for index in range(brokers)]
         self.zookeeper = ZooKeeperServer(folder / "zookeeper", nodes=3, is_durable=False)
@@ -185,6 +197,8 @@ class Cluster:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.links.__enter__()
+        if self._is_injected:
+            self._prepare_injection()
         try:
             asyncio.run(self.zookeeper.start())
             self.view.__enter__()
@@ -200,6 +214,7 @@ class Cluster:
     def __exit__(self, *exc: object) -> None:
         """However it is found."""
         self.links.heal()
+        self.reset_injection()
         self.resume_zookeeper()
         for broker in self.brokers:
             broker.signal(signal.SIGCONT)
@@ -209,6 +224,17 @@ class Cluster:
         self.view.__exit__()
         asyncio.run(self.zookeeper.stop())
         self.links.__exit__()
+
+    def _prepare_injection(self) -> None:
+        library = build_library(self.folder)
+        for broker in self.brokers:
+            broker.injection = Injection(library, self.folder / f"{broker.name}.inject", broker.log_dir)
+            broker.environment |= broker.injection.environment
+
+    def reset_injection(self) -> None:
+        for broker in self.brokers:
+            if broker.injection is not None:
+                broker.injection.reset()
 
     # ZooKeeper's nodes
 

@@ -199,6 +199,14 @@ def move(place: Place) -> None:
     place.wait_until_whole()
 
 
+def change_factor(place: Place) -> None:
+    """Down to one replica and up again; with fewer replicas than min.insync.replicas all of them have to be in sync."""
+    for factor in (2, 1, 3):
+        place.tell(f"{factor} replicas of each partition")
+        move_replicas(place.cluster, place.topic, place.rng, factor)
+        place.wait_until_whole()
+
+
 def move_and_kill(place: Place) -> None:
     """A broker is killed while replicas are moved."""
     move_replicas(place.cluster, place.topic, place.rng)

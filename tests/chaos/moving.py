@@ -13,6 +13,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 
 from tests.chaos.cluster import Cluster
+from tests.chaos.links import HOST
 from tests.chaos.waiting import pause, wait_until
 
 REPLICAS = 3
@@ -40,11 +41,39 @@ def create_topic(cluster: Cluster, topic: str, partitions: int) -> None:
     cluster.wait_until_whole(topic)
 
 
+def assign_topic(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    """Make a topic of one partition on these brokers, which are asked for it."""
+    admin = _admin_of(cluster, replicas)
+    new = NewTopic(topic, 1, replica_assignment=[replicas])
+
+    def is_made() -> bool:
+        try:
+            admin.create_topics([new])[topic].result(_TELL_SECONDS)
+        except KafkaException as error:
+            # Until everybody has heard of the deletion.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
+
+    wait_until(is_made, _TELL_SECONDS, f"{topic} can be made")
+    cluster.wait_until_whole(topic)
+
+
+def order_deletion(cluster: Cluster, topic: str, broker_ids: list[int]) -> None:
+    """Have a topic deleted by asking these brokers, and wait until ZooKeeper knows nothing of it."""
+    _admin_of(cluster, broker_ids).delete_topics([topic])[topic].result(_TELL_SECONDS)
+    wait_until(lambda: not cluster.view.partitions(topic), _TELL_SECONDS, f"{topic} is deleted")
+
+
+def _admin_of(cluster: Cluster, broker_ids: list[int]) -> AdminClient:
+    servers = ",".join(f"{HOST}:{cluster.broker(broker_id).port}" for broker_id in broker_ids)
+    return AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+
 def delete_topic(cluster: Cluster, topic: str) -> None:
     """And wait until nothing of it is left, not even files."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.delete_topics([topic])[topic].result(_TELL_SECONDS)
-    wait_until(lambda: not cluster.view.partitions(topic), _TELL_SECONDS, f"{topic} is deleted")
+    order_deletion(cluster, topic, [broker.id for broker in cluster.brokers])
 
     def is_gone() -> bool:
         return not any(list(broker.log_dir.glob(f"{topic}-*")) for broker in cluster.brokers)
@@ -52,11 +81,11 @@ def delete_topic(cluster: Cluster, topic: str) -> None:
     wait_until(is_gone, _GONE_SECONDS, f"the files of {topic} are gone")
 
 
-def move_replicas(cluster: Cluster, topic: str, rng: random.Random) -> None:
-    """Have every partition moved to brokers by chance; returns when that is ordered, not when it is done."""
+def move_replicas(cluster: Cluster, topic: str, rng: random.Random, factor: int = REPLICAS) -> None:
+    """Have every partition moved to so many brokers by chance; returns when that is ordered, not when it is done."""
     brokers = [broker.id for broker in cluster.brokers]
     wanted = {
-        TopicPartition(topic, partition): rng.sample(brokers, REPLICAS) for partition in cluster.view.partitions(topic)
+        TopicPartition(topic, partition): rng.sample(brokers, factor) for partition in cluster.view.partitions(topic)
     }
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","), request_timeout_ms=30_000)
     try:

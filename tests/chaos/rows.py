@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tests.chaos import faults
+from tests.chaos import clocks, deposed, disks, faults, incarnations, power
 from tests.chaos.cluster import SESSION_SECONDS
 from tests.chaos.faults import Fault
 
@@ -22,8 +22,13 @@ class Row(NamedTuple):
     """What is promised."""
     brokers: int = 3
     is_linked: bool = False
+    is_injected: bool = False
     settings: Mapping[str, str] = {}
     needs: Sequence[str] = ()
+
+    @property
+    def all_needs(self) -> Sequence[str]:
+        return (*self.needs, *(["cc"] if self.is_injected else []))
 
 
 ROWS = (
@@ -45,4 +50,19 @@ ROWS = (
     Row("reassignment", faults.move, 1.5, brokers=4),
     Row("reassignment and kill -9", faults.move_and_kill, AFTER_KILL_SECONDS + 1.0, brokers=4),
     Row("topic delete and recreate", faults.churn, 1.0),
+    Row("power loss of leader", power.of_leader, AFTER_KILL_SECONDS),
+    # The next controller is elected when the session has ended, and then has to elect leaders.
+    Row("power loss of leader and controller", power.of_leader_and_controller, AFTER_KILL_SECONDS + 1.0),
+    # From the cut until its ISRs have shrunk, and until its session has ended.
+    Row("power loss of last in-sync replica", power.of_last_in_sync, AFTER_KILL_SECONDS + 5.0, is_linked=True),
+    # A broker whose only disk fails ends its session, so that others take over at once.
+    Row("disk full", disks.fill, 2.0, is_injected=True),
+    Row("disk EIO", disks.fail, 2.0, is_injected=True),
+    # Half of the time a leader is killed under the wrong time.
+    Row("clock jump", clocks.jump, AFTER_KILL_SECONDS, is_injected=True, settings=clocks.SETTINGS),
+    Row("replication factor 3-2-1-3", faults.change_factor, 1.5, brokers=4),
+    # The group's coordinator, which leads partitions too, stands still meanwhile.
+    Row("topic recreated under groups", incarnations.recreate, AFTER_KILL_SECONDS, brokers=4),
+    # Producers notice by timeouts of seconds that a leader which accepts their records cannot replicate them.
+    Row("deposed leader and coordinator", deposed.isolate, AFTER_KILL_SECONDS + 3.0, is_linked=True),
 )

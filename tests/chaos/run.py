@@ -122,6 +122,7 @@ def _break_often(place: Place, row: Row, until: float, faults_max: int | None) -
 def _mend(cluster: Cluster, troubles: list[str]) -> None:
     """Whatever a fault has left behind that went wrong itself."""
     cluster.links.heal()
+    cluster.reset_injection()
     cluster.resume_zookeeper()
     for node in cluster.nodes:
         if not node.is_running():
@@ -142,8 +143,12 @@ def _noted(troubles: list[str]) -> Iterator[None]:
         troubles.append(f"{type(error).__name__}: {error}")
 
 
+def open_cluster(row: Row, folder: Path) -> Cluster:
+    return Cluster(folder, row.brokers, linked=row.is_linked, injected=row.is_injected, settings=row.settings)
+
+
 def run_row(row: Row, folder: Path, seconds: float, seed: int) -> Result:
-    with Cluster(folder, row.brokers, linked=row.is_linked, settings=row.settings) as cluster:
+    with open_cluster(row, folder) as cluster:
         return disturb(cluster, row, "load", seconds, seed=seed)
 
 
@@ -168,7 +173,7 @@ compared byte by byte; "offsets compared" is how many offsets they have in commo
 
 
 def entry(row: Row) -> Entry:
-    return Entry(row.name, SHEET, partial(run_row, row), row.needs)
+    return Entry(row.name, SHEET, partial(run_row, row), row.all_needs)
 
 
 if __name__ == "__main__":
