@@ -4,8 +4,9 @@ A broker that is cut off from ZooKeeper may have been replaced, and would not he
 since nobody replicates it. But a coordinator that answers from memory would say what was true once; Kafka does that for
 as long as the cut lasts. So it answers only in contact with those without whom it cannot be replaced:
 
-- While it is connected to ZooKeeper its session lasts, and leadership is not taken from it behind its back. A lost
-  connection is noticed after two thirds of the session timeout at the latest, so it counts for another third.
+- For one session timeout after it has asked ZooKeeper something that was answered: until then its session lasts, and
+  leadership is not taken from it behind its back. It asks regularly (`run`). That the connection was not reported lost
+  proves nothing: a process that was stopped for minutes has not heard of it yet when it goes on.
 - After that, as long as no other leader could commit anything. A follower that fetches the partition in this leader's
   epoch follows nobody else. Another leader would have to be an in-sync replica of which nothing is heard, and have
   `min.insync.replicas` of those of which nothing is heard. Below that number the controller may elect others too
@@ -16,15 +17,21 @@ A follower names only partitions with news in its fetches. It follows a partitio
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from minikafka.broker.clock import Clock
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.replicas.partition import Partition
-from minikafka.broker.zookeeper.coord import Coord, Session, SessionState
+from minikafka.broker.zookeeper.coord import Coord, CoordError
+
+log: Final = logging.getLogger(__name__)
 
 NEVER_MS: Final = -(1 << 62)
+_QUESTIONS: Final = 6
+"""How often ZooKeeper is asked within a session timeout."""
 
 
 class Contact:
@@ -33,26 +40,33 @@ class Contact:
     def __init__(self, coord: Coord, config: LiveConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        # Since when there is no connection to ZooKeeper.
-        self._lost_ms: int | None = None
+        self._coord = coord
+        # When the last question was asked that ZooKeeper has answered. There is a session when a broker starts.
+        self._answered_ms = clock.monotonic_ms()
         self.last_fetch_ms: Callable[[int, Partition], int] = lambda follower_id, partition: NEVER_MS
         """When a follower last continued a fetch session that has the partition, in its current leader epoch."""
-        self._on_session(coord.session)
-        coord.add_listener(self._on_session)
 
-    def _on_session(self, session: Session) -> None:
-        if session.state is SessionState.CONNECTED:
-            self._lost_ms = None
-        elif self._lost_ms is None:
-            self._lost_ms = self._clock.monotonic_ms()
+    async def run(self) -> None:
+        """Keep in touch with ZooKeeper, until cancelled."""
+        while True:
+            asked_ms, timeout_seconds = self._clock.monotonic_ms(), self._session_timeout_ms / 1000
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    await self._coord.sync()
+                self._answered_ms = asked_ms
+            except (CoordError, TimeoutError) as error:
+                log.debug("ZooKeeper is not reached: %s", error)
+            await asyncio.sleep(timeout_seconds / _QUESTIONS)
+
+    @property
+    def has_zookeeper(self) -> bool:
+        return self._clock.monotonic_ms() - self._answered_ms <= self._session_timeout_ms
 
     def may_answer(self, partition: Partition) -> bool:
         """Whether a partition that is led here cannot be led, and written to, by another broker."""
         leadership = partition.leadership
-        if self._lost_ms is None or leadership is None:
+        if leadership is None or self.has_zookeeper:
             return leadership is not None
-        if self._clock.monotonic_ms() - self._lost_ms <= self._grace_ms:
-            return True
         silent = self._silent(partition)
         if len(leadership.isr) >= partition.min_isr and not leadership.maximal_isr.intersection(silent):
             return True
@@ -60,7 +74,9 @@ class Contact:
 
     def _silent(self, partition: Partition) -> list[int]:
         """The other replicas that do not follow, as far as is known."""
-        leadership, since_ms = partition.leadership, self._clock.monotonic_ms() - self._grace_ms
+        # Long enough for several fetches, and short, since a follower may go over to another leader at any time.
+        recent_ms = max(self._session_timeout_ms // 3, 2 * self._config.broker.replica_fetch_wait_max_ms)
+        leadership, since_ms = partition.leadership, self._clock.monotonic_ms() - recent_ms
         assert leadership is not None
         return [
             follower_id
@@ -69,6 +85,5 @@ class Contact:
         ]
 
     @property
-    def _grace_ms(self) -> int:
-        config = self._config.broker
-        return max(config.zookeeper_session_timeout_ms // 3, 2 * config.replica_fetch_wait_max_ms)
+    def _session_timeout_ms(self) -> int:
+        return self._config.broker.zookeeper_session_timeout_ms

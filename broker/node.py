@@ -208,6 +208,7 @@ class Broker:
         failures = DirFailures(context.coord, context.broker_id)
         context.partitions.on_dir_failed = failures.add
         self._spawn(failures.run(), "failed log directories")
+        self._spawn(context.contact.run(), "contact with ZooKeeper")
         self._spawn(proposals.run(), "proposals for the ISR")
         self._spawn(proposals.watch_lag(), "followers' lag")
         assert self._coordinators is not None

@@ -88,6 +88,22 @@ async def coordinator_cut_off_from_zookeeper_alone() -> None:
         await _must_be_silent(client, old)
 
 
+async def coordinator_that_was_stopped() -> None:
+    """C's process is stopped while it is replaced. A request has come meanwhile, and is the first that it sees."""
+    cluster, client = await _cluster()
+    old = client.coordinator()
+    cluster.pause(old)
+    await _replaced(cluster, client)
+    question = cluster.background(client.fetch_from(old))
+    await cluster.wait(_MARGIN_SECONDS)
+    cluster.resume(old)
+    try:
+        offset = await question
+    except NotCoordinatorError:
+        return
+    raise Violation(f"a coordinator that was replaced says {offset}")
+
+
 async def transaction_coordinator_cut_off_from_all() -> None:
     """The same for transactions."""
     cluster, client = await _cluster()
@@ -147,7 +163,7 @@ def coordinators_always_answer(patch: pytest.MonkeyPatch) -> None:
 
 
 def zookeeper_is_needed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Contact, "may_answer", lambda self, partition: self._lost_ms is None)
+    patch.setattr(Contact, "may_answer", lambda self, partition: self.has_zookeeper)
 
 
 def a_leader_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +171,7 @@ def a_leader_is_enough(patch: pytest.MonkeyPatch) -> None:
 
     def may_answer(self: Contact, partition: Any) -> bool:
         followers = len(partition.leadership.followers)
-        return self._lost_ms is None or 1 + followers - len(self._silent(partition)) >= partition.min_isr
+        return self.has_zookeeper or 1 + followers - len(self._silent(partition)) >= partition.min_isr
 
     patch.setattr(Contact, "may_answer", may_answer)
 
@@ -166,6 +182,7 @@ STORIES: list[Any] = [
     coordinator_cut_off_from_all,
     coordinator_cut_off_from_all_without_min_isr,
     coordinator_cut_off_from_zookeeper_alone,
+    coordinator_that_was_stopped,
     transaction_coordinator_cut_off_from_all,
     coordinator_without_zookeeper,
     coordinator_without_zookeeper_and_one_follower,
@@ -175,6 +192,7 @@ STORIES: list[Any] = [
 MUTANTS: list[Any] = [
     (coordinator_cut_off_from_all, coordinators_always_answer),
     (coordinator_cut_off_from_zookeeper_alone, coordinators_always_answer),
+    (coordinator_that_was_stopped, coordinators_always_answer),
     (transaction_coordinator_cut_off_from_all, coordinators_always_answer),
     (coordinator_cut_off_from_all_without_min_isr, a_leader_is_enough),
 ]
