@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from minikafka.broker.arrivals import Arrivals
 from minikafka.broker.clock import Clock, SteadyClock
 from minikafka.broker.contact import Contact
 from minikafka.broker.live_config import LiveConfig
@@ -32,3 +33,4 @@ class Context:
     metadata: Metadata
     membership: Membership
     partitions: Partitions
+    arrivals: Arrivals = field(default_factory=Arrivals)

@@ -232,7 +232,9 @@ class Broker:
         self.metadata.on_topics_deleted = coordinators.on_topics_deleted
         dispatcher = Dispatcher(all_routes(context, self._controller, coordinators), self.statistics, control)
         dispatcher.hold()
-        server = self._server = Server(dispatcher, server_limits(config), seams.clock, seams.net, self.statistics)
+        server = self._server = Server(
+            dispatcher, server_limits(config), seams.clock, seams.net, self.statistics, context.arrivals
+        )
         self.config.add_listener(self._on_config)
         self.addresses = await server.bind(
             [Listener(each.name, each.host or "", each.port) for each in config.listeners]

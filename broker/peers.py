@@ -19,6 +19,11 @@ from minikafka.protocol.message import Request
 _DIAL_SECONDS: Final = 5.0
 
 
+def client_id_of(broker_id: int) -> str:
+    """How a broker calls itself when it asks others."""
+    return f"broker-{broker_id}"
+
+
 class Peers:
     """See the module's description."""
 
@@ -46,8 +51,9 @@ class Peers:
             if broker is None:
                 raise PeerGone(f"broker {broker_id} is not there")
             host, port = inter_broker_address(broker, self._config.broker)
-            name = f"broker-{self.broker_id}"
-            peer = await Peer.connect(self._net, host, port, client_id=name, timeout_seconds=_DIAL_SECONDS)
+            peer = await Peer.connect(
+                self._net, host, port, client_id=client_id_of(self.broker_id), timeout_seconds=_DIAL_SECONDS
+            )
             self._open[broker_id] = peer
             return peer
 

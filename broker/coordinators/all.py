@@ -12,6 +12,7 @@ from typing import Any
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
+from minikafka.broker.coordinators.transactions.late_markers import LateMarkers
 from minikafka.broker.coordinators.transactions.markers import Markers
 from minikafka.broker.coordinators.transactions.transaction import Identity, Name
 from minikafka.broker.coordinators.transactions.writing import MarkerWriter
@@ -35,6 +36,7 @@ class Coordinators:
         self.verifier = Verifier(context, asked)
         self.groups = GroupCoordinator(context, self.verifier)
         self.writer = MarkerWriter(context, self.groups)
+        self.late_markers = LateMarkers(context)
         ids = ProducerIds(lambda: allocate_producer_ids(context.coord, context.broker_id))
         self.transactions = TransactionCoordinator(context, ids, Markers(context, told, self.writer))
         self.verifier.ask_here = self._verify
@@ -51,6 +53,7 @@ class Coordinators:
         ]
 
     def on_role_changed(self, partition: Partition) -> None:
+        self.late_markers.on_role_changed(partition)
         self.groups.shards.on_role_changed(partition)
         self.transactions.shards.on_role_changed(partition)
 

@@ -15,6 +15,7 @@ from typing import Final
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
+from minikafka.broker.coordinators.transactions.late_markers import LateMarkers
 from minikafka.broker.coordinators.transactions.transaction import Identity, Name
 from minikafka.broker.coordinators.transactions.writing import Marker, MarkerWriter, Outcomes
 from minikafka.broker.internal_topics import GROUP_OFFSETS
@@ -47,9 +48,13 @@ _FENCED_SINCE: Final = 2
 
 
 def routes(
-    context: Context, transactions: TransactionCoordinator, groups: GroupCoordinator, writer: MarkerWriter
+    context: Context,
+    transactions: TransactionCoordinator,
+    groups: GroupCoordinator,
+    writer: MarkerWriter,
+    late_markers: LateMarkers,
 ) -> list[Route]:
-    handler = _TransactionsHandler(context, transactions, groups, writer)
+    handler = _TransactionsHandler(context, transactions, groups, writer, late_markers)
     write, transactional_id = Operation.WRITE, Resource.TRANSACTIONAL_ID
     return [
         Route(APIS[24], handler.add_partitions, write, transactional_id),
@@ -68,11 +73,13 @@ class _TransactionsHandler:
         transactions: TransactionCoordinator,
         groups: GroupCoordinator,
         writer: MarkerWriter,
+        late_markers: LateMarkers,
     ) -> None:
         self._context = context
         self._transactions = transactions
         self._groups = groups
         self._writer = writer
+        self._late_markers = late_markers
 
     # ---------------------------------------------------------------------------------------------------- partitions
 
@@ -157,11 +164,16 @@ class _TransactionsHandler:
             return EndTxnResponse(error_code=_code(error, call.version))
         return EndTxnResponse()
 
-    def write_markers(self, call: Call) -> Awaitable[WriteTxnMarkersResponse]:
-        return self._write_markers(call.request)
+    def write_markers(self, call: Call) -> Awaitable[WriteTxnMarkersResponse | None]:
+        return self._write_markers(call)
 
-    async def _write_markers(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        outcomes = await asyncio.gather(*(self._writer.write(_marker(each)) for each in request.markers))
+    async def _write_markers(self, call: Call) -> WriteTxnMarkersResponse | None:
+        request: WriteTxnMarkersRequest = call.request
+        markers = [_marker(each) for each in request.markers]
+        if self._late_markers.is_late(call, (name for marker in markers for name in marker.partitions)):
+            call.connection.close()
+            return None
+        outcomes = await asyncio.gather(*map(self._writer.write, markers))
         return WriteTxnMarkersResponse(
             markers=[_written(*each) for each in zip(request.markers, outcomes, strict=True)]
         )

@@ -15,6 +15,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from minikafka.broker.arrivals import Arrivals
 from minikafka.broker.clock import Clock
 from minikafka.broker.network.connection import Connection, ConnectionLimits, Serve
 from minikafka.broker.network.net import CLOSING_TURNS, Net, Port, TcpNet
@@ -58,6 +59,7 @@ class Server:
         clock: Clock,
         net: Net | None = None,
         statistics: Statistics | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self.serve = serve
         self.limits = limits
@@ -72,7 +74,7 @@ class Server:
         self._none_left = asyncio.Event()
         # In the order in which they came, so that a simulated run is the same every time.
         self.connections: dict[Connection, None] = {}
-        self._admitted = 0
+        self._arrivals = arrivals or Arrivals()
         self._is_stopping = False
 
     async def bind(self, listeners: Iterable[Listener]) -> list[Listener]:
@@ -125,8 +127,7 @@ class Server:
         if self._per_ip[host] >= limits.per_ip_overrides.get(host, limits.connections_per_ip_max):
             log.warning("%s: refused, it has %d connections already", host, self._per_ip[host])
             return False
-        self._admitted += 1
-        connection.number = self._admitted
+        connection.number = self._arrivals.next()
         self.connections[connection] = None
         self._per_ip[host] += 1
         return True

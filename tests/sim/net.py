@@ -85,7 +85,15 @@ class Network:
 
     def heal_all(self) -> None:
         self._cuts.clear()
+        for end in self._ends:
+            end.is_stalled = False
         self._look_again()
+
+    def stall(self, source: str, target: str, client: str) -> None:
+        """Let nothing pass over the connections that a kind of client has now, until all is healed; new ones work."""
+        for end in self._ends:
+            if (end.peer.host, end.host, end.client) == (source, target, client):
+                end.is_stalled = True
 
     def reset(self, one: str, other: str) -> None:
         """Break all connections between two hosts; both ends notice."""
@@ -208,6 +216,7 @@ class End(asyncio.Transport):
         self._is_reading = True
         self._is_closing = False
         self.client = ""
+        self.is_stalled = False
         self.is_gone = False
         """Of a process that is no more."""
 
@@ -259,6 +268,7 @@ class End(asyncio.Transport):
             and self._protocol is not None
             and self._is_reading
             and not self._is_closing
+            and not self.is_stalled
             and network.is_open(self.peer.host, self.host, self.client)
         ):
             self._deliver(self._coming.popleft()[1])

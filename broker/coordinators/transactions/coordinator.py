@@ -118,10 +118,10 @@ class TransactionCoordinator:
         return {name: ErrorCode.NONE if name in txn.partitions else ErrorCode.TRANSACTION_ABORTABLE for name in names}
 
     def is_late(self, transactional_id: str, connection: int) -> bool:
-        """Whether the end of a transaction comes over a connection that its producer gave up before it began.
+        """Whether the end of a transaction comes over a connection that its producer might have given up before.
 
-        It was meant for the one before: its producer did not wait for the answer, asked again over another connection,
-        and has begun the next. Nothing in the request tells them apart."""
+        It can be meant for the one before: a producer that does not wait for the answer asks again over another
+        connection, and begins the next. Nothing in the request distinguishes them."""
         return self._shard(transactional_id).is_late(transactional_id, connection)
 
     async def end(self, transactional_id: str, who: Identity, *, is_committed: bool) -> None:

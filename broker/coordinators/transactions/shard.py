@@ -55,8 +55,10 @@ class TransactionShard:
         self._on_decided = on_decided
         self._on_the_way: dict[str, Transaction] = {}
         self._at_rest: dict[str, list[asyncio.Future[None]]] = {}
-        # By transactional id, the newest connection over which partitions were added to what is open.
+        # By transactional id, the newest connection over which partitions were added to what is open. For what was open
+        # before this load it is not known; the producer began it before, over a connection that is older than the load.
         self._newest_connection: dict[str, int] = {}
+        self._loaded_at = context.arrivals.next()
         self._is_closed = False
 
     @property
@@ -92,6 +94,8 @@ class TransactionShard:
         for txn in list(self.transactions.values()):
             if txn.state in DECIDED:
                 self._on_decided(self, txn)
+            elif txn.state is State.ONGOING:
+                self.note_connection(txn.transactional_id, self._loaded_at)
 
     def close(self) -> None:
         self._is_closed = True
@@ -155,7 +159,10 @@ class TransactionShard:
         newest[transactional_id] = max(connection, newest.get(transactional_id, connection))
 
     def is_late(self, transactional_id: str, connection: int) -> bool:
-        """Whether what comes over a connection was sent before the open transaction, by a producer that has gone on."""
+        """Whether what comes over a connection might have been sent before the open transaction began.
+
+        For one that was loaded this is true of every connection from before the load: its producer connects again,
+        once, and a request that it had given up never counts."""
         return connection < self._newest_connection.get(transactional_id, connection)
 
     async def complete(self, txn: Transaction) -> None:

@@ -187,6 +187,25 @@ async def test_a_late_marker_does_not_settle_the_offsets_of_the_next_transaction
     assert await bench.committed_offset() == 7
 
 
+async def test_marker_waits_for_the_load_of_its_offsets(bench: TxnBench) -> None:
+    """Written meanwhile, it would lie behind what the load reads, and the offsets would stay unstable for ever."""
+    who = await bench.begin()
+    await bench.add(who, GROUP_OFFSETS)
+    assert await bench.commit_offset(who, 7) == OK
+    await bench.lead(GROUP_OFFSETS, replicas=(1, 2), is_awaited=False)
+    end_offset = bench.partition(GROUP_OFFSETS).log.log_end_offset
+    epoch = bench.transactions.shards.of("x").coordinator_epoch
+    marker = Marker(who.producer_id, who.epoch, True, epoch, ((GROUP_OFFSETS, 0),))
+    assert await bench.all.writer.write(marker) == {(GROUP_OFFSETS, 0): ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert bench.partition(GROUP_OFFSETS).log.log_end_offset == end_offset
+    bench.follow(GROUP_OFFSETS, 2)
+    await eventually(lambda: not bench.all.groups.shards.is_loading)
+    await bench.lead(GROUP_OFFSETS)
+    await bench.end(who)
+    await bench.wait_state(State.COMPLETE_COMMIT)
+    assert await bench.committed_offset() == 7
+
+
 async def test_nothing_is_kept_of_those_who_wait_in_vain(bench: TxnBench) -> None:
     """A producer asks again and again while the leader of a partition is away."""
     who = await bench.begin()

@@ -48,7 +48,9 @@ class TxnBench:
     def partition(self, topic: str) -> Partition:
         return self.station.context.partitions.get(topic, 0)
 
-    async def lead(self, *topics: str, leader: int = 1, replicas: tuple[int, ...] = (1,)) -> None:
+    async def lead(
+        self, *topics: str, leader: int = 1, replicas: tuple[int, ...] = (1,), is_awaited: bool = True
+    ) -> None:
         """Have a broker lead partitions in the next epoch; all if none are named."""
         for topic in topics or TOPICS:
             self._epochs[topic] = epoch = self._epochs.get(topic, 0) + 1
@@ -67,7 +69,7 @@ class TxnBench:
             self.station.update_metadata(partitions=[state])
             assert await self.station.context.partitions.apply([state], is_full=False) == {}
         shards = (self.transactions.shards, self.all.groups.shards)
-        await eventually(lambda: not any(each.is_loading for each in shards))
+        await eventually(lambda: not is_awaited or not any(each.is_loading for each in shards))
 
     def follow(self, topic: str, *broker_ids: int) -> None:
         """Followers have all there is."""
@@ -156,7 +158,9 @@ async def txn_bench(**settings: str) -> AsyncIterator[TxnBench]:
             *offsets.routes(context, all_of_them.groups),
             *produce.routes(context, all_of_them.verifier),
             *producers.routes(context, all_of_them.transactions),
-            *transactions.routes(context, all_of_them.transactions, all_of_them.groups, all_of_them.writer),
+            *transactions.routes(
+                context, all_of_them.transactions, all_of_them.groups, all_of_them.writer, all_of_them.late_markers
+            ),
             *txn_offsets.routes(context, all_of_them.groups),
         ]
 
