@@ -36,6 +36,8 @@ class Membership:
         self._news = asyncio.Event()
         self._registered = asyncio.Event()
         self.broker_epoch = -1
+        self.first_epoch = self.last_epoch = -1
+        """Those of this process: whatever it has had since the first, it has."""
         self.controller_epoch = 0
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the session is over: no role of it counts any more."""
@@ -50,7 +52,8 @@ class Membership:
         while True:
             # As of before: if there is another session by the time of the answer, `run` has to look again.
             self._session_id, sessions_lost = self._coord.session.id, self._sessions_lost
-            epoch = await self._registration.register(describe())
+            epoch = self.last_epoch = await self._registration.register(describe())
+            self.first_epoch = epoch if self.first_epoch < 0 else self.first_epoch
             if sessions_lost == self._sessions_lost:
                 break
             # The registration may have gone with a session since; in the one that there is now it is found or made.

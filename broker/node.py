@@ -54,6 +54,7 @@ from minikafka.broker.zookeeper.zk import ZkCoord
 from minikafka.broker.zookeeper.znodes import BrokerNode, Endpoint
 from minikafka.storage.dir_identity import Identity, read_identity
 from minikafka.storage.disk import Disk, RealDisk
+from minikafka.storage.durability import Durability
 from minikafka.storage.log_dirs import LogDirs
 
 log: Final = logging.getLogger(__name__)
@@ -256,7 +257,15 @@ class Broker:
             rack=config.broker_rack,
             timestamp_ms=self._seams.clock.wall_ms(),
             host=socket.gethostname(),
+            previous_epoch=self._kept_since(),
+            is_durable=Durability(config.minikafka_durability) is Durability.FSYNC,
         )
+
+    def _kept_since(self) -> int:
+        """The broker epoch since which nothing was lost here; -1 if this process has yet to be registered first."""
+        assert self.context is not None
+        clean_epoch = self.context.partitions.log_dirs.clean_epoch
+        return clean_epoch if clean_epoch >= 0 else self.context.membership.first_epoch
 
     def _on_role_changed(self, partition: Partition) -> None:
         assert self.followers is not None and self._coordinators is not None
@@ -312,9 +321,10 @@ class Broker:
             await self._upkeep.stop()
         if self.context is not None:
             await self.context.partitions.wait_idle()
-            broker_epoch = self.context.membership.broker_epoch
+            log_dirs, broker_epoch = self.context.partitions.log_dirs, self.context.membership.last_epoch
             self.context.membership.stop()
-            await close(self.context.partitions.log_dirs, broker_epoch, self._seams.work)
+            # If it was never registered, nobody relies on it but for what it was before.
+            await close(log_dirs, max(broker_epoch, log_dirs.clean_epoch), self._seams.work)
         if self._coord is not None:
             await self._coord.close()
         await self._seams.work.stop()

@@ -34,6 +34,8 @@ class PartitionState(ControlStruct):
     """The leader was elected out of the ISR: its log may miss what was acknowledged."""
     unclean_epoch: int = -1
     """The last leader epoch that began like that, however long ago: what was written before it may be cut."""
+    eligible_replicas: list[int] = field(default_factory=list)
+    """Out of the ISR, and yet with all that is committed, since nothing is as long as there are any (KIP-966)."""
 
 
 class PartitionError(ControlStruct):
@@ -167,6 +169,7 @@ class AlteredPartition(ControlStruct):
     isr: list[int] = field(default_factory=list)
     partition_epoch: int = -1
     is_recovering: bool = False
+    eligible_replicas: list[int] = field(default_factory=list)
 
 
 class AlterPartitionResponse(ControlMessage, api_key=56):

@@ -55,21 +55,23 @@ def last_written_ms(disk: Disk, path: str) -> int | None:
     return max(found, default=0) or None
 
 
-def take_clean_marker(disk: Disk, path: str, notes: list[str]) -> bool:
-    """Whether the directory was stopped in good order; from now on, also after a power cut, it does not look so."""
+def take_clean_marker(disk: Disk, path: str, notes: list[str]) -> int | None:
+    """The broker epoch with which the directory was stopped in good order, None if it was not.
+
+    From now on, also after a power cut, it does not look so.
+    """
     marker = join(path, CLEAN_SHUTDOWN_FILE)
     if not disk.exists(marker):
-        return False
-    is_good = True
+        return None
+    epoch: int | None = None
     try:
         # For Kafka it counts that there is a file.  But one that nobody wrote like that is nothing to rely on.
-        parse_clean_shutdown(read_small(disk, marker, _SMALL_BYTES_MAX) or b"")
+        epoch = parse_clean_shutdown(read_small(disk, marker, _SMALL_BYTES_MAX) or b"")
     except BadFile as error:
         notes.append(f"{marker} is bad and does not count: {error}")
-        is_good = False
     disk.unlink(marker)
     disk.fsync_dir(path)
-    return is_good
+    return epoch
 
 
 def look_through(disk: Disk, path: str) -> Contents:

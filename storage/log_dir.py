@@ -87,7 +87,8 @@ class LogDir:
         """Partitions that are here but cannot be used: to be moved away, and then fetched from another broker."""
         self.unloaded: dict[Partition, None] = {}
         self.creating: set[Partition] = set()
-        self.was_clean = False
+        self.was_clean, self.clean_epoch = False, -1
+        """The broker epoch as which it was stopped in good order; -1 if it was not, or if that is not known."""
         self.failure: str | None = None
         """Why the directory is offline; None if it is not."""
         self.notes: list[str] = []
@@ -124,7 +125,8 @@ class LogDir:
         assert self._lock is not None
         with self._failing("be opened"):
             self.last_written_ms = last_written_ms(self.disk, self.path)
-            self.was_clean = take_clean_marker(self.disk, self.path, self.notes)
+            clean_epoch = take_clean_marker(self.disk, self.path, self.notes)
+            self.was_clean, self.clean_epoch = clean_epoch is not None, -1 if clean_epoch is None else clean_epoch
             self.notes += self.checkpoints.read()
             found = look_through(self.disk, self.path)
         self.notes += found.notes

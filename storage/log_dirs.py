@@ -65,6 +65,11 @@ class LogDirs:
         """The last sign of life of the broker that had the directories before; None if there is none."""
         return max((each.last_written_ms or 0 for each in self.dirs), default=0) or None
 
+    @property
+    def clean_epoch(self) -> int:
+        """The broker epoch since which no directory has lost anything, -1 if one may have."""
+        return min(each.clean_epoch for each in self.dirs)
+
     # ------------------------------------------------------------------------------------- start and stop
 
     def open(self, identity: Identity, now_ms: int) -> None:

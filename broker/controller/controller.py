@@ -76,6 +76,7 @@ class Controller:
         statistics: ControllerStatistics,
     ) -> None:
         self.cluster = Cluster()
+        self.cluster.min_isr = lambda topic: config.topic(topic).min_insync_replicas
         self.epoch = held.epoch
         self._work = work
         self._config = config
@@ -151,8 +152,9 @@ class Controller:
         return found is not None and found.is_deleted
 
     def config_changed(self, topic: str | None) -> None:
-        """A topic that may now be led by whoever is there need not wait any longer."""
-        if any(topic in (None, each.topic.name) and each.leader == NO_LEADER for each in self.cluster.partitions()):
+        """A topic that may now be led by any replica need not wait any longer, nor one that needs fewer in sync."""
+        concerned = (each for each in self.cluster.partitions() if topic in (None, each.topic.name))
+        if any(each.leader == NO_LEADER or (each.state is not None and each.state.elr) for each in concerned):
             self._events.post(self._leaders.repair)
 
     # ------------------------------------------------------------------------------------------------ the task
@@ -203,7 +205,7 @@ class Controller:
             *(self.epoch, len(self.cluster.brokers), len(self.cluster.topics), len(list(self.cluster.partitions()))),
         )
         await self._begin_deletions()
-        await self._leaders.take_over()
+        await self._leaders.repair()
         await self._reassignments.resume()
         # Only now, so that every broker is told all at once and once.
         self._channels.follow_brokers()
@@ -341,13 +343,13 @@ class Controller:
         for each in self.cluster.partitions():
             if each.version < 0:
                 state = election.first_state(each.assignment, partial(self.cluster.is_online, each.name), self.epoch)
-                changes += [] if state is None else [(each, self.cluster.stamped(each, state))]
+                changes += [] if state is None else [(each, self.cluster.completed(each, state))]
         if not changes:
             return
         found = await self._writer.create_states(changes)
         if found:
             # Somebody made them before, so there may be logs of them.
-            await self._leaders.take_over(found)
+            await self._leaders.repair(found)
             self._channels.tell_roles(found)
         started = [each for each, _ in changes if each.state is not None]
         heard = self._channels.tell_roles([each for each in started if each not in found], is_new=True)

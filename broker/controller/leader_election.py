@@ -4,6 +4,10 @@ A committed record is on every member of the ISR, so any of them can lead withou
 several can, the first in the order of the assignment does. The last member of an ISR is never removed from it, dead or
 alive: it alone is known to have everything.
 
+With fewer members than `min.insync.replicas` nothing is committed, so whoever leaves such an ISR stays eligible: it has
+all that is committed until the ISR is large enough again (KIP-966). A broker that registers again is not in the ISR any
+more; it is eligible if it was stopped in good order, or acknowledges only what is on disk, and so has lost nothing.
+
 Every decision of the controller raises the leader epoch, also if only the ISR shrinks: it so fences whatever a leader
 had proposed before it knew. A function returns None where there is nothing to decide, or nothing that may be.
 """
@@ -11,9 +15,24 @@ had proposed before it knew. A function returns None where there is nothing to d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import TypeAlias
 
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateNode
+
+
+class Standing(Enum):
+    """What became of a replica since the state of its partition was decided."""
+
+    AWAY = "away"
+    """It is gone, or its log directory is. What it has is not known."""
+    SAME = "same"
+    """It is the broker for which the state was decided."""
+    KEPT = "kept"
+    """It has registered again, and lost nothing."""
+    LOST = "lost"
+    """It has registered again after a stop that was not clean: it may miss what was committed."""
+
 
 Can: TypeAlias = Callable[[int], bool]
 """Whether a replica is alive, or may lead."""
@@ -26,23 +45,52 @@ def first_state(assignment: Assignment, is_online: Can, controller_epoch: int) -
 
 
 def repaired(
-    assignment: Assignment, state: StateNode, is_online: Can, controller_epoch: int, *, unclean: bool
+    assignment: Assignment,
+    state: StateNode,
+    standing: Callable[[int], Standing],
+    controller_epoch: int,
+    *,
+    unclean: bool,
 ) -> StateNode | None:
-    """After brokers came or went: a leader that lives, and an ISR without the dead.
+    """After brokers came or went: a leader that lives, and an ISR without those that are not who they were.
 
     Without a leader in sync one may be taken that is not, if losing records is preferred to not being available. It
     then is the whole ISR.
     """
-    # Whoever is not a replica any more does not count, however alive.
-    alive = tuple(each for each in state.isr if each in assignment.replicas and is_online(each))
-    leader = state.leader if state.leader in alive else _first(assignment.replicas, lambda each: each in alive)
+    # A broker that is not a replica any more does not count, however alive.
+    isr = tuple(each for each in state.isr if each in assignment.replicas and standing(each) is Standing.SAME)
+    leader = state.leader if state.leader in isr else _first(assignment.replicas, isr.__contains__)
+    if leader is None:
+        isr = _eligible(assignment, state, standing)
+        leader = _first(assignment.replicas, isr.__contains__)
     if leader is not None:
-        return _changed(state, leader, alive, controller_epoch)
-    heir = _first(assignment.replicas, is_online) if unclean else None
+        return _changed(state, leader, isr, controller_epoch, standing)
+    heir = _first(assignment.replicas, lambda each: standing(each) is not Standing.AWAY) if unclean else None
     if heir is not None:
         epoch = state.leader_epoch + 1
         return StateNode(heir, epoch, (heir,), controller_epoch, is_recovering=True, unclean_epoch=epoch)
-    return _changed(state, NO_LEADER, state.isr, controller_epoch)
+    expected = tuple(each for each in state.isr if standing(each) is not Standing.LOST)
+    return _changed(state, NO_LEADER, expected or state.isr, controller_epoch)
+
+
+def _eligible(assignment: Assignment, state: StateNode, standing: Callable[[int], Standing]) -> tuple[int, ...]:
+    """The ISR when nobody of the last one goes on: those that have all that is committed.
+
+    Members of it that came back and have lost nothing, or else one of the eligible leader replicas. If every one of
+    them came back from an unclean stop, who led last is the best there is, or who is there (KIP-966). As long as one of
+    them is away it may have everything, and is waited for.
+    """
+    back = tuple(each for each in state.isr if each in assignment.replicas and standing(each) is Standing.KEPT)
+    if back:
+        return back
+    whole = (Standing.SAME, Standing.KEPT)
+    heir = _first(assignment.replicas, lambda each: each in state.elr and standing(each) in whole)
+    members = [each for each in assignment.replicas if each in state.isr or each in state.elr]
+    if heir is None and members and all(standing(each) is Standing.LOST for each in members):
+        last = state.last_leader if state.leader == NO_LEADER else state.leader
+        is_there = last in assignment.replicas and standing(last) is not Standing.AWAY
+        heir = last if is_there else members[0]
+    return () if heir is None else (heir,)
 
 
 def without_leaving(
@@ -75,16 +123,25 @@ def moved(replicas: Sequence[int], state: StateNode, may_lead: Can, controller_e
     leader: int | None = state.leader
     if leader not in isr:
         leader = _first(replicas, lambda each: each in isr and may_lead(each))
-    return _next(state, NO_LEADER if leader is None else leader, isr, controller_epoch)
+    return again(state, NO_LEADER if leader is None else leader, isr, controller_epoch)
 
 
-def _changed(state: StateNode, leader: int, isr: tuple[int, ...], controller_epoch: int) -> StateNode | None:
-    if (leader, isr) == (state.leader, state.isr):
+def _changed(
+    state: StateNode,
+    leader: int,
+    isr: tuple[int, ...],
+    controller_epoch: int,
+    standing: Callable[[int], Standing] = lambda _: Standing.SAME,
+) -> StateNode | None:
+    # A leader that was restarted needs another epoch: else what it writes now looks like what it has lost.
+    is_same = all(standing(each) is Standing.SAME for each in isr)
+    if (leader, isr) == (state.leader, state.isr) and is_same:
         return None
-    return _next(state, leader, isr, controller_epoch)
+    return again(state, leader, isr, controller_epoch)
 
 
-def _next(state: StateNode, leader: int, isr: tuple[int, ...], controller_epoch: int) -> StateNode:
+def again(state: StateNode, leader: int, isr: tuple[int, ...], controller_epoch: int) -> StateNode:
+    """A state in another epoch."""
     return state._replace(
         leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr, controller_epoch=controller_epoch
     )

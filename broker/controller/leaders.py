@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -60,22 +60,29 @@ class Leaders:
         self._config = config
         self._statistics = statistics
         self._epoch = writer.held.epoch
+        # Topics whose configs were read in this epoch.
+        self._learned: set[str] = set()
 
     async def change(self, partitions: Iterable[Partition], rule: Rule) -> list[Partition]:
         """Write what a rule says, and take over what stands there where it was not as expected; all that changed."""
         changed: dict[Partition, None] = {}
         left = list(partitions)
         while left:
-            changes = [
-                (each, self._cluster.stamped(each, new))
-                for each in left
-                if each.state is not None and (new := rule(each, each.state)) is not None
-            ]
+            changes = self._changes(left, rule)
+            if await self._learn_min_isr(each.topic.name for each, new in changes if new.elr):
+                changes = self._changes(left, rule)
             before = {each: each.leader for each, _ in changes}
             left = await self._writer.write_states(changes)
             changed.update(dict.fromkeys(before))
             self.count(before)
         return list(changed)
+
+    def _changes(self, partitions: Iterable[Partition], rule: Rule) -> list[tuple[Partition, StateNode]]:
+        return [
+            (each, self._cluster.completed(each, new))
+            for each in partitions
+            if each.state is not None and (new := rule(each, each.state)) is not None
+        ]
 
     def count(self, before: Mapping[Partition, int]) -> None:
         """Count elections, by who led the partitions before."""
@@ -92,21 +99,10 @@ class Leaders:
 
     # ------------------------------------------------------------------------------------------------ failures
 
-    async def take_over(self, partitions: Iterable[Partition] | None = None) -> None:
-        """The same as `repair`, after a time in which no controller looked after all, or some of the partitions.
-
-        Brokers may have been restarted meanwhile, and may have lost their last records; then they are alive, but not in
-        sync any more. A leader has to have another epoch, too: else what it writes now looks like what it has lost.
-        """
-        await self._repair(self._taken_over, partitions)
-
-    async def repair(self) -> None:
-        """Give every partition the leader and the ISR that it should have by who is alive now."""
-        await self._repair(self._repaired)
-
-    async def _repair(self, rule: Rule, partitions: Iterable[Partition] | None = None) -> None:
+    async def repair(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Give all partitions, or these, the leader and the ISR that they should have by who is alive now."""
         await self._learn_configs()
-        changed = await self.change(self._cluster.partitions() if partitions is None else partitions, rule)
+        changed = await self.change(self._cluster.partitions() if partitions is None else partitions, self._repaired)
         if changed:
             leaderless = sum(each.leader == NO_LEADER for each in changed)
             log.info("%d partitions changed, %d of them have no leader", len(changed), leaderless)
@@ -121,29 +117,48 @@ class Leaders:
             and (self._with_leader(each, each.state, unclean=False) or each.state).leader == NO_LEADER
             and any(self._cluster.is_online(each.name, replica) for replica in each.replicas)
         ]
-        topics = {each.topic.name: None for each in at_a_loss}
+        await self._read_configs({each.topic.name: None for each in at_a_loss})
+        await self._learn_min_isr(
+            each.topic.name for each in self._cluster.partitions() if each.state and each.state.elr
+        )
+
+    async def _learn_min_isr(self, topics: Iterable[str]) -> bool:
+        """Read how many replicas have to be in sync, once: this broker may have been up before the topic was made.
+
+        With too high a number, replicas would be held eligible for which the leader must not wait; changes are heard.
+        False if there was nothing to be read.
+        """
+        new = dict.fromkeys(each for each in topics if each not in self._learned)
+        await self._read_configs(new)
+        self._learned.update(new)
+        return bool(new)
+
+    async def _read_configs(self, topics: Collection[str]) -> None:
         if topics:
             coord = self._writer.coord
             for complaint in await self._writer.read(lambda: refresh_topics(coord, self._config, topics)):
                 log.warning("%s", complaint)
 
     def _with_leader(self, partition: Partition, state: StateNode, *, unclean: bool) -> StateNode | None:
-        is_online = partial(self._cluster.is_online, partition.name)
-        return election.repaired(partition.assignment, state, is_online, self._epoch, unclean=unclean)
-
-    def _taken_over(self, partition: Partition, state: StateNode) -> StateNode | None:
-        """As if those that were restarted had been seen to go, and then to come back."""
-        is_same = partial(self._cluster.is_same, partition)
-        left = election.repaired(partition.assignment, state, is_same, self._epoch, unclean=False)
-        return self._repaired(partition, left or state) or left
+        standing = partial(self._cluster.standing, partition)
+        return election.repaired(partition.assignment, state, standing, self._epoch, unclean=unclean)
 
     def _repaired(self, partition: Partition, state: StateNode) -> StateNode | None:
         new = self._with_leader(partition, state, unclean=False)
+        if new is None and self._is_outdated(partition, state):
+            return election.again(state, state.leader, state.isr, self._epoch)
         if (new or state).leader != NO_LEADER:
             return new
         return self._with_leader(
             partition, state, unclean=self._config.topic(partition.topic.name).unclean_leader_election_enable
         )
+
+    def _is_outdated(self, partition: Partition, state: StateNode) -> bool:
+        """Whether other replicas are eligible, or as other brokers, while leader and ISR are as they should be."""
+        if not state.elr:
+            return False
+        now = self._cluster.completed(partition, state)
+        return (now.elr, now.broker_epochs) != (state.elr, state.broker_epochs)
 
     # ----------------------------------------------------------------------------------- elections on request
 
@@ -232,6 +247,7 @@ class Leaders:
             raise InvalidRequestError("a partition is there twice")
         answers: list[AlteredPartition] = []
         changed: list[Partition] = []
+        await self._learn_min_isr(name[0] for name, each in left.items() if self._is_smaller(each))
         while left:
             changes = self._decided(request.broker_id, left.values(), answers)
             surprises = {each.name for each in await self._writer.write_states(changes)}
@@ -243,6 +259,10 @@ class Leaders:
         if changed:
             self._channels.tell_metadata(changed)
         return AlterPartitionResponse(partitions=answers)
+
+    def _is_smaller(self, proposed: ProposedPartition) -> bool:
+        partition = self._cluster.partition((proposed.topic, proposed.partition))
+        return partition is not None and partition.state is not None and len(proposed.isr) < len(partition.state.isr)
 
     def _decided(
         self, broker_id: int, proposed: Iterable[ProposedPartition], answers: list[AlteredPartition]
@@ -259,7 +279,7 @@ class Leaders:
             if new is None:
                 answers.append(proposals.answer(each, partition))
             else:
-                changes.append((partition, self._cluster.stamped(partition, new)))
+                changes.append((partition, self._cluster.completed(partition, new)))
         return changes
 
 

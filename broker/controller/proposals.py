@@ -90,6 +90,7 @@ def answer(proposed: ProposedPartition, partition: Partition) -> AlteredPartitio
         isr=list(state.isr),
         partition_epoch=partition.version,
         is_recovering=state.is_recovering,
+        eligible_replicas=list(state.elr),
     )
 
 

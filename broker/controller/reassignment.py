@@ -177,7 +177,7 @@ class Reassignments:
         state = election.moved(plan.replicas, partition.state, may_lead, self._epoch)
         if state is None:
             raise InvalidReplicaAssignmentError("No replica in sync would be left.")
-        return self._cluster.stamped(partition, state)
+        return self._cluster.completed(partition, state, plan)
 
     async def _write(self, topic: Topic, moves: Sequence[Move]) -> bool:
         try:

@@ -7,10 +7,11 @@ that another controller could not find as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from minikafka.broker.controller.leader_election import Standing
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateNode, TopicNode
 from minikafka.broker.zookeeper.znodes import BrokerNode
 from minikafka.protocol.control import Endpoint, LiveBroker, PartitionState
@@ -94,6 +95,8 @@ class Cluster:
         self.shutting_down: set[int] = set()
         # Replicas in log directories that failed, by broker.
         self.broken: dict[int, set[Name]] = {}
+        self.min_isr: Callable[[str], int] = lambda topic: 1
+        """The `min.insync.replicas` of a topic."""
 
     # -------------------------------------------------------------------------------------------------- topics
 
@@ -138,26 +141,41 @@ class Cluster:
         """Whether a broker can work with its replica of a partition."""
         return broker_id in self.brokers and name not in self.broken.get(broker_id, ())
 
-    def is_same(self, partition: Partition, broker_id: int) -> bool:
-        """Whether a broker still is the one that the state of a partition was written for, and can work with it.
+    def standing(self, partition: Partition, broker_id: int) -> Standing:
+        """What became of a replica since the state of its partition was decided.
 
-        Where the state does not say for which one, it can only be one that was there before the state.
+        Where the state does not say for which broker that was, it can only be one that was there before the state.
         """
         if not self.is_online(partition.name, broker_id):
-            return False
-        epoch = self.brokers[broker_id].epoch
+            return Standing.AWAY
+        broker = self.brokers[broker_id]
         known = {} if partition.state is None else partition.state.broker_epochs
-        return known[broker_id] == epoch if broker_id in known else epoch <= partition.zxid
+        if broker_id not in known:
+            return Standing.SAME if broker.epoch <= partition.zxid else Standing.KEPT
+        if known[broker_id] == broker.epoch:
+            return Standing.SAME
+        return Standing.KEPT if broker.node.has_kept(known[broker_id]) else Standing.LOST
 
-    def stamped(self, partition: Partition, state: StateNode) -> StateNode:
-        """A state to be written, with the brokers that it is decided for, as far as this controller knows them.
+    def completed(self, partition: Partition, state: StateNode, assignment: Assignment | None = None) -> StateNode:
+        """A state to be written: with the eligible leader replicas, and the brokers that it is decided for.
 
-        If one of them has been restarted and this controller has not seen it yet, the next one can tell (KIP-903).
+        Those are as this controller knows them. If one has been restarted and this controller has not seen it yet, the
+        next one can tell (KIP-903). Whoever is known to have lost something is not eligible any more.
         """
-        before = {} if partition.state is None else partition.state.broker_epochs
-        epochs = {each: before[each] for each in state.isr if each in before}
-        epochs |= {each: self.brokers[each].epoch for each in state.isr if self.is_online(partition.name, each)}
-        return state._replace(broker_epochs=epochs)
+        before = partition.state or state
+        replicas = (assignment or partition.assignment).replicas
+        lost = {each for each in replicas if self.standing(partition, each) is Standing.LOST}
+        elr: tuple[int, ...] = ()
+        if len(state.isr) < min(self.min_isr(partition.topic.name), len(replicas)) and not state.is_recovering:
+            left = (each for each in (*before.isr, *before.elr) if each not in state.isr and each not in lost)
+            elr = tuple(dict.fromkeys(each for each in left if each in replicas))
+        epochs = {each: epoch for each, epoch in before.broker_epochs.items() if each in (*state.isr, *elr)}
+        for each in (*state.isr, *elr):
+            if self.is_online(partition.name, each) and (each == state.leader or each not in lost):
+                epochs[each] = self.brokers[each].epoch
+        is_led = state.leader != NO_LEADER
+        last_leader = NO_LEADER if is_led else before.last_leader if before.leader == NO_LEADER else before.leader
+        return state._replace(broker_epochs=epochs, elr=elr, last_leader=last_leader)
 
     def may_lead(self, name: Name, broker_id: int) -> bool:
         return broker_id not in self.shutting_down and self.is_online(name, broker_id)
@@ -190,6 +208,7 @@ class Cluster:
             is_new=is_new,
             is_recovering=state.is_recovering,
             unclean_epoch=state.unclean_epoch,
+            eligible_replicas=list(state.elr),
         )
 
     def wire_brokers(self) -> list[LiveBroker]:

@@ -79,7 +79,7 @@ class Leadership:
 
     __slots__ = (
         *("broker_id", "early", "epoch", "followers", "is_alone", "isr", "is_recovering", "joining", "maximal_isr"),
-        *("partition_epoch", "proposed", "start_offset"),
+        *("eligible", "partition_epoch", "proposed", "start_offset"),
     )
 
     def __init__(self, broker_id: int, epoch: int, start_offset: int) -> None:
@@ -88,6 +88,9 @@ class Leadership:
         self.start_offset = start_offset
         """Where the epoch begins: whoever has less than this may miss what was committed before."""
         self.isr: tuple[int, ...] = ()
+        self.eligible: tuple[int, ...] = ()
+        """Replicas out of the ISR that may lead next (KIP-966): nothing is committed without them. The controller lets
+        go of them when enough replicas are in sync, or fewer are asked for."""
         self.early = EarlyBatches()
         self.partition_epoch = -1
         self.is_recovering = False
@@ -137,9 +140,10 @@ class Leadership:
         self.joining = {each: follower.broker_epoch for each, follower in self.followers.items() if each in new}
         self.maximal_isr = frozenset((*self.isr, *isr))
 
-    def accept(self, isr: Iterable[int], partition_epoch: int) -> None:
+    def accept(self, isr: Iterable[int], partition_epoch: int, eligible: Iterable[int] = ()) -> None:
         """The controller has written a proposal, or has told us what holds."""
         self.partition_epoch = partition_epoch
+        self.eligible = tuple(eligible)
         self._settle(tuple(isr))
 
     def withdraw(self) -> None:

@@ -102,6 +102,7 @@ class Partition:
             self.log.start_epoch(state.leader_epoch)
         now_ms = self._keepers.clock.monotonic_ms()
         leadership.update(state.replicas, state.isr, state.partition_epoch, now_ms, is_recovering=state.is_recovering)
+        leadership.eligible = tuple(state.eligible_replicas)
         self._take_role(state, leadership)
         if self._is_strict and self.own_end_offset < self.log.log_end_offset:
             # It counts when it is on disk, and nobody else may ever ask for that.
@@ -252,7 +253,7 @@ class Partition:
     def advance_high_watermark(self) -> None:
         """Commit what all in-sync replicas have, unless there are too few of them to say so."""
         leadership = self.leadership
-        if leadership is None or len(leadership.isr) < self.min_isr:
+        if leadership is None or len(leadership.isr) < self.min_isr or leadership.eligible:
             return
         committed = leadership.committed_offset(self.own_end_offset, self._moment())
         if committed > self.log.high_watermark:

@@ -151,7 +151,7 @@ class IsrProposals:
             is_larger = len(answer.isr) > len(leadership.isr)
             statistics.isr_expands += is_larger
             statistics.isr_shrinks += not is_larger
-            leadership.accept(answer.isr, answer.partition_epoch)
+            leadership.accept(answer.isr, answer.partition_epoch, answer.eligible_replicas)
             partition.settle_isr(leadership)
         return True
 

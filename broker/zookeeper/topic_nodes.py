@@ -135,6 +135,11 @@ class StateNode(NamedTuple):
     broker_epochs: Mapping[int, int] = MappingProxyType({})
     """As which broker a replica was found in sync: one that has registered again since is another one (KIP-903). Not
     known of states that Kafka or older versions wrote; those pass over the field."""
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas: out of the ISR, and yet with all that is committed (KIP-966). They left it when it
+    became too small for anything to be committed, and until it is large enough again nothing is."""
+    last_leader: int = NO_LEADER
+    """Who led last, while nobody leads."""
 
     def encode(self) -> bytes:
         return encode_fields(
@@ -147,6 +152,8 @@ class StateNode(NamedTuple):
                 **({"leader_recovery_state": _RECOVERING} if self.is_recovering else {}),
                 **({} if self.unclean_epoch == NO_EPOCH else {"unclean_leader_epoch": self.unclean_epoch}),
                 **({"broker_epochs": _texts(self.broker_epochs)} if self.broker_epochs else {}),
+                **({"eligible_leader_replicas": self.elr} if self.elr else {}),
+                **({} if self.last_leader == NO_LEADER else {"last_known_leader": self.last_leader}),
             }
         )
 
@@ -164,6 +171,8 @@ class StateNode(NamedTuple):
             int(fields.get("leader_recovery_state", 0)) == _RECOVERING,
             int(fields.get("unclean_leader_epoch", NO_EPOCH)),
             {int(each): int(epoch) for each, epoch in (fields.get("broker_epochs") or {}).items()},
+            _ids(fields.get("eligible_leader_replicas")),
+            int(fields.get("last_known_leader", NO_LEADER)),
         )
 
 

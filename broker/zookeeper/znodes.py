@@ -77,6 +77,16 @@ class BrokerNode:
     timestamp_ms: int = -1
     host: str = ""
     """Where other brokers find it if it listens on all interfaces, and so its endpoints have no host."""
+    previous_epoch: int | None = None
+    """The broker epoch since which it has lost nothing that it had: the one it was stopped with in good order, or the
+    first one of this process; -1 if it was stopped otherwise (KIP-966). Kafka and older versions do not say."""
+    is_durable: bool = False
+    """It acknowledges only what is on disk, so however it was stopped, it has lost nothing that counts."""
+
+    def has_kept(self, epoch: int) -> bool:
+        """Whether it still has all that it had as the broker of an earlier epoch."""
+        previous = self.previous_epoch
+        return self.is_durable or previous is None or 0 <= previous <= epoch
 
     def encode(self) -> bytes:
         # Clients older than listeners look for one host and port, and can do PLAINTEXT only.
@@ -92,6 +102,8 @@ class BrokerNode:
                 "host": None if plain is None else plain.host or self.host,
                 "version": _BROKER_VERSION,
                 "timestamp": str(self.timestamp_ms),
+                **({} if self.previous_epoch is None else {"previous_broker_epoch": self.previous_epoch}),
+                **({"durable": True} if self.is_durable else {}),
             }
         )
 
@@ -111,7 +123,16 @@ class BrokerNode:
         plain = next((each for each in endpoints if each.protocol == _PLAINTEXT), None)
         # Where that endpoint has a host of its own, this only repeats it.
         host = "" if plain is None or plain.host else str(fields.get("host") or "")
-        return cls(endpoints, fields.get("rack"), features, int(fields.get("timestamp", -1)), host)
+        previous = fields.get("previous_broker_epoch")
+        return cls(
+            endpoints,
+            fields.get("rack"),
+            features,
+            int(fields.get("timestamp", -1)),
+            host,
+            None if previous is None else int(previous),
+            bool(fields.get("durable", False)),
+        )
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:

@@ -19,7 +19,7 @@ with the rule switched off, which has to end badly, or the schedule would prove 
     19  a controller that is none any more; a topic that was made again          test_control
         other replicas and other epochs that come one after the other            test_reassignments
     20  damage where all was synced                                              test_restarts
-    21  restarts with less than there was                                        test_restarts
+    21  restarts with less than there was                                        test_restarts, test_eligible
     26  a log that is cut while it is read                                       test_readers
     27  a role that changes during a wait                                        test_leaders
     28  sessions that are over, or silent                                        test_sessions

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from minikafka.broker.controller.controller import Controller
-from minikafka.broker.controller.leaders import Leaders
+from minikafka.broker.controller.leader_election import Standing
 from minikafka.broker.controller.loading import read_brokers
 from minikafka.broker.controller.state import Cluster
+from minikafka.broker.controller.state import Partition as ControllerPartition
 from minikafka.broker.replicas.flusher import Flusher
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replication.following import Following
+from minikafka.broker.zookeeper.topic_nodes import StateNode
 from minikafka.broker.zookeeper.znodes import BROKER_IDS, broker_path
 from tests.schedules.stage import Attempt, must, must_agree, must_fail, must_hold, play
 from tests.sim.client import TOPIC
@@ -58,6 +60,7 @@ def only_ids_of_brokers_count(patch: pytest.MonkeyPatch) -> None:
         await on_brokers(self)
 
     patch.setattr(Controller, "_on_brokers", on_brokers_by_id)
+    registrations_have_no_age(patch)
 
 
 async def restart_without_a_controller() -> None:
@@ -126,11 +129,19 @@ async def state_that_was_written_after_a_restart() -> None:
 
 
 def states_do_not_say_for_whom(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Cluster, "stamped", lambda self, partition, state: state)
+    completed = Cluster.completed
+
+    def without_epochs(self: Cluster, partition: ControllerPartition, state: StateNode) -> StateNode:
+        return completed(self, partition, state)._replace(broker_epochs={})
+
+    patch.setattr(Cluster, "completed", without_epochs)
 
 
 def registrations_have_no_age(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leaders, "take_over", Leaders.repair)
+    def standing(self: Cluster, partition: ControllerPartition, broker_id: int) -> Standing:
+        return Standing.SAME if self.is_online(partition.name, broker_id) else Standing.AWAY
+
+    patch.setattr(Cluster, "standing", standing)
 
 
 def _restart_at_once(cluster: SimCluster, broker_id: int) -> Any:

@@ -26,6 +26,9 @@ from tests.sim.cluster import SimCluster
 
 L, F, G, C = 1, 2, 3, 4
 
+ONE = {"min.insync.replicas": "1"}
+"""A leader that is alone in sync commits, and nobody else is eligible to lead."""
+
 
 # ----------------------------------------------------------------------------------------- 1: cut to the high watermark
 
@@ -65,7 +68,7 @@ async def other_record_at_the_same_offset() -> None:
     it has as many records as F, and must still find out that its last one is another.
     """
     cluster = await SimCluster.start(4)
-    await cluster.create_topic([(L, F)])
+    await cluster.create_topic([(L, F)], ONE)
     await cluster.client.produce(L, b"m1")
     await cluster.until(lambda: cluster.partition(F).log.high_watermark == 1)
     cluster.nodes[F].disk.settle()
@@ -154,7 +157,7 @@ async def leader_that_lost_its_tail() -> None:
     knows that it is committed. It must not throw it away because its leader has less: it stops, for somebody to decide.
     """
     cluster = await SimCluster.start(4)
-    await cluster.create_topic([(L, G)])
+    await cluster.create_topic([(L, G)], ONE)
     cluster.nodes[L].disk.settle()
     for value in (b"m1", b"m2"):
         await cluster.client.produce(L, value)

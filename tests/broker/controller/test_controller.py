@@ -63,7 +63,7 @@ async def test_a_broker_dies(cluster: FakeCluster) -> None:
         assert list(broker.metadata.brokers) == [1, 3]
     assert await cluster[1].state("t", 0) == StateNode(3, 1, (3, 1), 1)
     assert await cluster[1].state("t", 1) == StateNode(1, 1, (1,), 1)
-    assert await cluster[1].state("t", 2) == StateNode(NO_LEADER, 1, (2,), 1)
+    assert await cluster[1].state("t", 2) == StateNode(NO_LEADER, 1, (2,), 1, last_leader=2)
     assert await cluster[1].state("t", 3) == StateNode(3, 0, (3, 1), 1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.broker.controller.leader_election import first_state, preferred, repaired, without_leaving
+from minikafka.broker.controller.leader_election import Standing, first_state, preferred, repaired, without_leaving
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateNode
 
 EPOCH = 9
@@ -65,11 +65,51 @@ def test_first_states(replicas: tuple[int, ...], alive: set[int], expected: Stat
     ],
 )
 def test_repairs(before: StateNode, alive: set[int], unclean: bool, after: StateNode | None) -> None:
+    def standing(broker_id: int) -> Standing:
+        return Standing.SAME if broker_id in alive else Standing.AWAY
+
     replicas = Assignment((1, 2, 3))
-    assert repaired(replicas, before, alive.__contains__, EPOCH, unclean=unclean) == after
+    assert repaired(replicas, before, standing, EPOCH, unclean=unclean) == after
     if after is not None:
         # What was decided once is not decided again.
-        assert repaired(replicas, after, alive.__contains__, EPOCH, unclean=unclean) is None
+        assert repaired(replicas, after, standing, EPOCH, unclean=unclean) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "elr", "last_leader", "standings", "after"),
+    [
+        # A leader that was restarted has lost nothing, and goes on in another epoch.
+        (state(1, 1), (), -1, "kaa", decided(1, 1)),
+        # It leaves the ISR if somebody else goes on.
+        (state(1, 1, 2), (), -1, "ksa", decided(2, 2)),
+        (state(1, 1, 2), (), -1, "lsa", decided(2, 2)),
+        # All are back and have lost nothing.
+        (state(NO_LEADER, 1, 2, 3), (), 2, "kkk", decided(1, 1, 2, 3)),
+        (state(NO_LEADER, 1, 2, 3), (), 2, "lka", decided(2, 2)),
+        # An eligible one leads if nobody in sync does, restarted in good order or not at all.
+        (state(1, 1), (2, 3), -1, "aas", decided(3, 3)),
+        (state(1, 1), (2, 3), -1, "lks", decided(2, 2)),
+        (state(1, 1, 2), (3,), -1, "aks", decided(2, 2)),
+        (state(1, 1), (2, 3), -1, "sss", None),
+        # One that may have lost something does not, as long as another one may come back with everything.
+        (state(1, 1), (2,), -1, "las", decided(NO_LEADER, 1)),
+        (state(NO_LEADER, 1, 2, 3), (), 1, "laa", decided(NO_LEADER, 2, 3)),
+        (state(NO_LEADER, 2, 3), (), 1, "lla", decided(NO_LEADER, 3)),
+        # Nobody is left to wait for: who led last, or who is there.
+        (state(NO_LEADER, 3), (), 1, "lll", decided(1, 1)),
+        (state(NO_LEADER, 3), (), 1, "all", decided(3, 3)),
+        (state(NO_LEADER, 1), (), 1, "lss", decided(1, 1)),
+        (state(NO_LEADER, 2), (3,), 2, "sll", decided(2, 2)),
+    ],
+)
+def test_repair_after_restarts(
+    before: StateNode, elr: tuple[int, ...], last_leader: int, standings: str, after: StateNode | None
+) -> None:
+    letters = {"a": Standing.AWAY, "s": Standing.SAME, "k": Standing.KEPT, "l": Standing.LOST}
+    found = {broker_id: letters[letter] for broker_id, letter in enumerate(standings, 1)}
+    known = before._replace(elr=elr, last_leader=last_leader)
+    new = repaired(Assignment((1, 2, 3)), known, found.__getitem__, EPOCH, unclean=False)
+    assert (None if new is None else new._replace(elr=(), last_leader=-1)) == after
 
 
 @pytest.mark.parametrize(

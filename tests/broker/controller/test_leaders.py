@@ -295,7 +295,7 @@ async def test_an_unclean_election(cluster: FakeCluster) -> None:
     await propose(cluster, 2, proposal(cluster, 1, 2))
     await cluster[2].stop()
     await cluster[1].until_led({("t", 1): NO_LEADER})
-    assert await cluster[1].state("t", 1) == StateNode(NO_LEADER, 1, (2,), 1)
+    assert await cluster[1].state("t", 1) == StateNode(NO_LEADER, 1, (2,), 1, last_leader=2)
     # Only now somebody decides that being available is worth more.
     await write_config(cluster[1].coord, topic_entity("t"), {"unclean.leader.election.enable": "true"})
     await refresh_topics(cluster[1].coord, cluster[1].config, ["t"])

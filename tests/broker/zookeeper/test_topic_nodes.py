@@ -60,6 +60,12 @@ def test_state_says_for_which_brokers_it_was_written() -> None:
     assert StateNode.decode("/", state.encode()) == state
 
 
+def test_state_says_who_else_may_lead() -> None:
+    state = StateNode(-1, 5, (1,), 2, elr=(3, 2), last_leader=1)
+    assert state.encode().endswith(b',"isr":[1],"eligible_leader_replicas":[3,2],"last_known_leader":1}')
+    assert StateNode.decode("/", state.encode()) == state
+
+
 def test_ids() -> None:
     assert TopicNode.decode("/", AUDIT).topic_id == AUDIT_ID
     assert encode_topic_id(AUDIT_ID) == "F6bucYUVSYmFlAapWsvGaA"

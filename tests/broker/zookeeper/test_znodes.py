@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -83,6 +84,18 @@ def test_every_listener_is_registered() -> None:
 def test_without_a_plain_listener_there_is_no_address_for_old_clients() -> None:
     fields = json.loads(BrokerNode((HERE._replace(protocol="SSL"),)).encode())
     assert (fields["host"], fields["port"]) == (None, -1)
+
+
+def test_broker_says_since_when_it_has_lost_nothing() -> None:
+    node = BrokerNode((Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9092),), previous_epoch=40)
+    assert BrokerNode.decode("/", node.encode()) == node
+    assert [node.has_kept(epoch) for epoch in (39, 40, 41)] == [False, True, True]
+    unclean = replace(node, previous_epoch=-1)
+    assert BrokerNode.decode("/", unclean.encode()) == unclean and not unclean.has_kept(40)
+    durable = replace(unclean, is_durable=True)
+    assert BrokerNode.decode("/", durable.encode()) == durable and durable.has_kept(40)
+    # One that does not say is believed, as before.
+    assert replace(node, previous_epoch=None).has_kept(40)
 
 
 def test_brokers_of_older_versions() -> None:
