@@ -127,6 +127,10 @@ compat-suite: setup java ## put kafka-python's own integration tests to a broker
 chaos: setup java ## break clusters under load (SECONDS=300 a row, ARGS='--only "kill -9 leader"' for one of them)
 	$(BIN)/python -m tests.chaos.run --seconds $(SECONDS) --record $(ARGS)
 
+.PHONY: mutants
+mutants: setup ## remove one rule after the other and see which test notices (ARGS='--only NAME --stages unit,schedules,seeds')
+	$(BIN)/python -m tests.mutants.run --results tests/mutants/RESULTS.md $(ARGS)
+
 # Any engine may stand in for Docker: COMPOSE is called as `docker compose`, BUILD as `docker build`, and EXEC stands in
 # front of commands of the host that reach published ports.
 COMPOSE ?= docker compose

@@ -1,0 +1,12 @@
+"""All mutants, by number. A number is never used for another rule."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants import control_plane, coordinators, log, replication
+from tests.mutants.mutant import Mutant
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(
+    sorted((*replication.MUTANTS, *control_plane.MUTANTS, *log.MUTANTS, *coordinators.MUTANTS))
+)
