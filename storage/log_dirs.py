@@ -139,17 +139,24 @@ class LogDirs:
         """Where to put a new partition, the best place first: the fewest partitions, as in Kafka."""
         return sorted(self.online, key=lambda each: each.partition_count)
 
+    def check_absent(self, partition: Partition, *, is_new: bool) -> None:
+        """Before a log is made: StorageError if there may be one in a directory that is offline.
+
+        An empty log in its place would pass for a replica that has everything, and once that directory is back there
+        would be two of it. Of a partition that is new to the broker that can be only where it was seen before the
+        directory failed: a request to make it may be repeated after it was carried out (Kafka answers an offline
+        partition with KAFKA_STORAGE_ERROR in any case).
+        """
+        offline = [each for each in self.dirs if each.is_offline]
+        suspected = [each.path for each in offline if not is_new or _was_seen(each, partition)]
+        if suspected:
+            raise StorageError(f"partition {partition} may be in {', '.join(suspected)}, which is offline")
+
     def create(
         self, partition: Partition, topic_id: bytes | None, config: LogConfig, now_ms: int, *, is_new: bool
     ) -> Log:
-        """Make a log in the best place, or the next best if that fails; StorageError if there is none.
-
-        A partition that is not new to the broker may be in a directory that is offline: it is not made again
-        elsewhere, or there would be two of it once that directory is back.
-        """
-        offline = [each.path for each in self.dirs if each.is_offline]
-        if offline and not is_new:
-            raise StorageError(f"partition {partition} may be in {', '.join(offline)}, which is offline")
+        """Make a log in the best place, or the next best if that fails; StorageError if there is none."""
+        self.check_absent(partition, is_new=is_new)
         for each in self.by_room():
             try:
                 each.do(each.create(partition, topic_id, config, now_ms))
@@ -168,6 +175,11 @@ class LogDirs:
         """For DescribeLogDirs; the volumes are asked for unless they are given."""
         measured = self.volumes() if volumes is None else volumes
         return [_describe(each, volume) for each, volume in zip(self.dirs, measured, strict=True)]
+
+
+def _was_seen(log_dir: LogDir, partition: Partition) -> bool:
+    """Whether a partition is in a directory, loaded or not, or was when that failed."""
+    return partition in log_dir.logs or partition in log_dir.corrupt or partition in log_dir.unloaded
 
 
 def _volume(log_dir: LogDir) -> Volume:

@@ -251,10 +251,7 @@ class Partitions:
     async def _create(self, state: PartitionState) -> LogDir:
         """Make a log in the best place, or the next best if that fails."""
         name = (state.topic, state.partition)
-        offline = [each.path for each in self.log_dirs.dirs if each.is_offline]
-        if offline and not state.is_new:
-            # Made again elsewhere, there would be two of it once that directory is back.
-            raise StorageError(f"it may be in {', '.join(offline)}, which is offline")
+        self.log_dirs.check_absent(name, is_new=state.is_new)
         config = self._config.topic(state.topic).log
         for log_dir in self.log_dirs.by_room():
             try:

@@ -22,13 +22,15 @@ from minikafka.broker.zookeeper.znodes import broker_path
 from minikafka.storage.errors import StorageError
 from minikafka.storage.log_dirs import LogDirs
 from tests.schedules.stage import must, must_agree, must_fail, must_hold, play
-from tests.sim.client import TOPIC
+from tests.sim.client import TOPIC, host_of
 from tests.sim.cluster import SimCluster
 
 L, F, G, C = 1, 2, 3, 4
 
 TWO_DIRS = {"log.dirs": "/a,/b"}
 SLOW_SECONDS = 4.0
+IMPATIENT_SECONDS = 3
+IMPATIENT = {"controller.socket.timeout.ms": str(1000 * IMPATIENT_SECONDS)}
 
 
 def _logs(cluster: SimCluster, broker_id: int, *paths: str) -> list[str]:
@@ -170,6 +172,60 @@ async def only_directory_that_fails() -> None:
     await must_agree(cluster, L, F, G)
 
 
+async def _create_unanswered(cluster: SimCluster) -> None:
+    """F has made its log and follows, and has all that is acknowledged; the controller does not know that it has."""
+    cluster.network.cut(host_of(F), host_of(C), "controller")
+    cluster.background(cluster.client.create_topic(C, [(L, F, G)], {}))
+    await cluster.until(lambda: all(map(cluster.has_replica, (L, F, G))) and cluster._is_followed(0, (L, F, G)))
+    for value in (b"m1", b"m2"):
+        await cluster.client.produce(L, value)
+
+
+async def _lose_leader(cluster: SimCluster) -> None:
+    """L dies, and who is elected has everything."""
+    cluster.kill(L)
+    await cluster.until(lambda: cluster.state().leader not in (L, -1))
+    leader = cluster.state().leader
+    await cluster.until_leads(leader)
+    must_hold(cluster, leader, b"m1", b"m2")
+
+
+async def directory_that_fails_before_the_creation_is_answered() -> None:
+    """The answer of F that it has made its log is lost. Then the disk below that log fails, and F is asked again, as if
+    the partition were new. F has another disk; with an empty log there it would stay in the ISR, and could be elected.
+    """
+    cluster = await SimCluster.start(4, {**TWO_DIRS, **IMPATIENT})
+    await _create_unanswered(cluster)
+    _fail_dir(cluster, F)
+    await cluster.wait(2 * IMPATIENT_SECONDS)
+    cluster.network.heal_all()
+    await cluster.wait(2 * IMPATIENT_SECONDS)
+    must(not cluster.has_replica(F), "a replica whose directory is offline was made again")
+    must(F not in cluster.state().isr, "a replica whose directory is offline is in sync")
+    await _lose_leader(cluster)
+
+
+async def directory_that_is_missing_after_a_restart() -> None:
+    """The same, and F is started again without the disk on which its log is. What F had is not known then; F is not
+    asked to make the partition as a new one in this registration, and does without.
+    """
+    cluster = await SimCluster.start(4, TWO_DIRS)
+    await _create_unanswered(cluster)
+    path = cluster.partition(F).log_dir.path
+    cluster.kill(F)
+    cluster.nodes[F].disk.fail(lambda op: op.path.startswith(path), is_lasting=True)
+    cluster.network.heal_all()
+    await cluster.boot(F)
+    await cluster.until(lambda: F not in cluster.state().isr)
+    await cluster.wait(5)
+    must(not cluster.has_replica(F), "a replica whose directory is offline was made again")
+    await _lose_leader(cluster)
+
+
+def offline_partitions_are_made_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogDirs, "check_absent", lambda *_, **__: None)
+
+
 def _events(cluster: SimCluster) -> list[str]:
     return [path for path in cluster.zookeeper.nodes if path.startswith(LOG_DIR_EVENT_PREFIX)]
 
@@ -194,6 +250,8 @@ STORIES: list[Any] = [
     directory_that_fails,
     directory_that_fails_without_zookeeper,
     only_directory_that_fails,
+    directory_that_fails_before_the_creation_is_answered,
+    directory_that_is_missing_after_a_restart,
 ]
 
 MUTANTS: list[Any] = [
@@ -201,6 +259,8 @@ MUTANTS: list[Any] = [
     (session_that_ends_while_a_log_is_made, the_fence_is_passed_once),
     (directory_that_fails, nobody_is_told),
     (directory_that_fails_without_zookeeper, it_is_said_once),
+    (directory_that_fails_before_the_creation_is_answered, offline_partitions_are_made_again),
+    (directory_that_is_missing_after_a_restart, offline_partitions_are_made_again),
 ]
 
 

@@ -133,6 +133,29 @@ def test_a_partition_that_may_be_in_an_offline_directory_is_not_made_again() -> 
     create(dirs, 0, is_new=True)
 
 
+def test_partition_seen_in_an_offline_directory_is_not_new() -> None:
+    """A request to make it may be repeated: an empty log would pass for one that has everything."""
+    dirs = start(MemoryDisk())
+    create(dirs, 0)
+    dirs.dirs[0].fail("broken")
+    with pytest.raises(StorageError, match="may be in /a, which is offline"):
+        create(dirs, 0, is_new=True)
+    create(dirs, 1, is_new=True)
+
+
+def test_partition_in_a_directory_that_failed_while_loading_is_not_new() -> None:
+    disk = MemoryDisk()
+    dirs = start(disk)
+    for number in range(6):
+        append(create(dirs, number), b"x")
+    dirs.close()
+    disk.fail(of("/b/orders-4"), is_lasting=True)
+    dirs = start(disk)
+    for number in (1, 4):
+        with pytest.raises(StorageError, match="may be in /b, which is offline"):
+            create(dirs, number, is_new=True)
+
+
 def test_a_bad_name_is_nobodys_failure() -> None:
     dirs = start(MemoryDisk())
     with pytest.raises(InvalidTopicError):
