@@ -4,7 +4,8 @@ A snapshot in Kafka's format has the last batch of every producer. A producer ma
 them all again after a restart: those that are not known would be refused as out of order, and for an idempotent
 producer that is the end. They stand in the log, not far before the snapshot, and are read again there.
 
-That is of use only to producers that are at work, so nothing is read for others, and nothing that is far away.
+That is of use only to producers that are at work, so nothing is read for others, and nothing that is far away. In a log
+that was written to just now all count as being at work, however old the timestamps of their records are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from minikafka.protocol.records.batch import BatchView
+from minikafka.protocol.records.layout import NO_TIMESTAMP
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.producers import BATCHES_KEPT, BatchMeta, ProducerStates
 from minikafka.storage.scanning import Section, read_batches
@@ -26,7 +28,11 @@ RECENT_MS: Final = 10 * 60_000
 
 def recall_batches(producers: ProducerStates, segments: Segments, end: int, now_ms: int) -> None:
     """Add what the log has before an offset, at which a snapshot was taken, to the producers in it."""
-    wanted = producers.recent(now_ms - RECENT_MS)
+    if not producers:
+        return
+    recent_ms = now_ms - RECENT_MS
+    is_at_work = segments.active.written_ms() >= recent_ms
+    wanted = producers.recent(NO_TIMESTAMP if is_at_work else recent_ms)
     if not wanted:
         return
     found: dict[int, deque[BatchMeta]] = {}

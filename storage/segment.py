@@ -80,6 +80,10 @@ class Segment:
     def path(self, suffix: str) -> str:
         return join(self._directory, segment_name(self.base_offset) + suffix)
 
+    def written_ms(self) -> int:
+        """When its file was last written to, by the wall clock."""
+        return self._disk.mtime_ms(self.log_path)
+
     @property
     def file(self) -> File:
         if self._file is None:

@@ -110,3 +110,12 @@ def test_what_is_far_away_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert known(stopped(disk, log, ROOMY)) == [1, 2]
     monkeypatch.setattr(recall, "TAIL_BYTES", 1 << 20)
     assert known(stopped(disk, open_log(disk, "/t-0", ROOMY), ROOMY)) == [0, 1, 2]
+
+
+def test_old_records_of_producers_that_are_at_work_count() -> None:
+    disk = MemoryDisk()
+    disk.now_ms = NOW_MS
+    log = open_log(disk, "/t-0")
+    for sequence in range(5):
+        send(log, sequence, timestamp_ms=NOW_MS - 100 * recall.RECENT_MS)
+    assert known(stopped(disk, log)) == list(range(5))
