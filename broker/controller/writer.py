@@ -232,8 +232,15 @@ class Writer:
     # ------------------------------------------------------------------------------------------------ deleting
 
     async def delete_tree(self, root: str, *last: str) -> None:
-        """Delete a node with all below it, and in the same breath as the node itself some others, if they are there."""
+        """Delete a node with all below it, and in the same breath as the node itself some others, if they are there.
+
+        A node of this name that is made meanwhile is another one: if the answer was lost, it may be a new topic.
+        """
+        first = await self.read(lambda: self.coord.exists(root))
         while True:
+            there = await self.read(lambda: self.coord.exists(root))
+            if there is not None and (first is None or there.czxid != first.czxid):
+                return
             paths = await self._tree(root)
             stats = await self.read_all(last, self.coord.exists)
             ends = [path for path, stat in zip(last, stats, strict=True) if stat is not None]
