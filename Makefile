@@ -4,6 +4,7 @@
 PYTHON ?= python3
 RUNS ?= 1000000
 SECONDS ?= 300
+SEEDS ?= 0:100
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-long lint types imports pytest java up format lock fuzz fuzz-socket clean
 .PHONY: bench-broker bench-client bench-cluster bench-codec bench-failover bench-groups bench-idle
-.PHONY: bench-log bench-spark bench-start chaos compat-suite
+.PHONY: bench-log bench-spark bench-start chaos compat-suite sim
 .PHONY: job-word-count job-metric-monitoring job-log-aggregation job-stream-enrichment
 # The targets of `test` run in their order, also under -j: the quick checks first, one output at a time.
 .NOTPARALLEL:
@@ -78,6 +79,9 @@ lock: setup ## write requirements.lock anew from pyproject.toml (ARGS=--upgrade 
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	    --extra all --extra dev $(ARGS) --output-file requirements.lock pyproject.toml
+
+sim: setup ## play seeds of the simulator (SEEDS=0:100, ARGS='--profile replication --stop-at-first')
+	$(BIN)/python -m tests.sim.run --seeds $(SEEDS) $(ARGS)
 
 bench-codec: setup ## time the message codec
 	$(BIN)/python -m bench.codec

@@ -23,7 +23,7 @@ class Events:
         self._statistics = statistics
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         # Those who asked something and were not answered yet.
-        self._asking: set[asyncio.Future[Any]] = set()
+        self._asking: dict[asyncio.Future[Any], None] = {}
         self._is_closed = False
 
     def post(self, event: Event) -> None:
@@ -38,7 +38,7 @@ class Events:
         if self._is_closed:
             raise NotControllerError
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._asking.add(answer)
+        self._asking[answer] = None
 
         async def event() -> None:
             if answer.done():
@@ -63,7 +63,7 @@ class Events:
         try:
             return await answer
         finally:
-            self._asking.discard(answer)
+            self._asking.pop(answer, None)
 
     async def take(self) -> None:
         """Do what is next, as soon as there is something."""

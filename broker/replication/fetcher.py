@@ -86,7 +86,7 @@ class Fetcher:
         # still has and nobody wants any more. All others it has as they are.
         self._stale: dict[Key, None] = {}
         self._delayed: dict[Key, int] = {}
-        self._forgotten: set[Key] = set()
+        self._forgotten: dict[Key, None] = {}
         # Where what we have has to be on disk before the leader hears of it, and is not known to be.
         self._is_strict = context.partitions.flusher.durability is Durability.FSYNC
         self._unsynced: dict[Key, Following] = {}
@@ -103,7 +103,7 @@ class Fetcher:
 
     def add(self, following: Following) -> None:
         key = following.key
-        self._forgotten.discard(key)
+        self._forgotten.pop(key, None)
         self._delayed.pop(key, None)
         self._followed[key] = following
         self._stale[key] = None
@@ -125,7 +125,7 @@ class Fetcher:
     def _leave_out(self, key: Key) -> None:
         self._stale.pop(key, None)
         self._delayed.pop(key, None)
-        self._forgotten.add(key)
+        self._forgotten[key] = None
 
     async def run(self) -> None:
         """Fetch until cancelled."""
@@ -184,7 +184,7 @@ class Fetcher:
         for key in [key for key, until_ms in self._delayed.items() if until_ms <= now_ms]:
             del self._delayed[key]
             # Or one request would both name it and have the leader forget it.
-            self._forgotten.discard(key)
+            self._forgotten.pop(key, None)
             self._stale[key] = None
 
     def _hold_back(self) -> None:

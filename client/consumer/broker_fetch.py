@@ -87,7 +87,8 @@ class BrokerFetch:
         self._memory = memory
         self._rules = rules
         self._session = FetchSession()
-        self._touched: set[PartitionState] = set()
+        # In the order they were touched, so that a run can be repeated.
+        self._touched: dict[PartitionState, None] = {}
         self._held_back: set[PartitionState] = set()
         self._asked: dict[TopicPartition, _Asked] = {}
         self._woken = asyncio.Event()
@@ -98,7 +99,7 @@ class BrokerFetch:
 
     def touch(self, state: PartitionState, hurry: bool = False) -> None:
         """Look at a partition before the next request; in a hurry, have that sent soon."""
-        self._touched.add(state)
+        self._touched[state] = None
         self._woken.set()
         asked = self._asked.get(state.tp)
         has_moved = asked is not None and asked.state is state and asked.version != state.version
@@ -155,7 +156,7 @@ class BrokerFetch:
         """The broker does not answer: the partitions may have another leader by now, and those that are read here since
         the leader has named this replica go back to it."""
         states = [asked.state for asked in self._asked.values()]
-        self._touched.update(states)
+        self._touched.update(dict.fromkeys(states))
         for state in states:
             if state.preferred_replica == self.node_id:
                 state.preferred_replica = None
@@ -191,7 +192,7 @@ class BrokerFetch:
                 log.debug("ending the session at broker %d: %s", self.node_id, error)
 
     def _look_at_touched(self) -> None:
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched, {}
         for state in touched:
             self._held_back.discard(state)
             known = self._asked.get(state.tp)
@@ -230,7 +231,7 @@ class BrokerFetch:
         answer = await self._ask(request)
         if answer is None:
             self._session.restart()
-            self._touched.update(asked.state for asked in self._asked.values())
+            self._touched.update(dict.fromkeys(asked.state for asked in self._asked.values()))
             return 0
         if answer.error_code in SESSION_ERRORS:
             log.debug("broker %d: %s", self.node_id, error_for(answer.error_code))
@@ -272,7 +273,7 @@ class BrokerFetch:
                 # Where it was moved meanwhile, the answer is of no use, and the next request asks for the new place.
                 if state.version == version and state.fetch_offset == offset and self._rules.still_wants(state):
                     self._rules.take_in(state, partition, self.node_id)
-                self._touched.add(state)
+                self._touched[state] = None
 
 
 def _set(future: asyncio.Future[None]) -> None:

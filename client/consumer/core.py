@@ -87,7 +87,7 @@ class Core:
         self.assigned = Assigned(reading, self.delivery, self.positions, self.fetcher)
         self.group = Group(self, config.group_id) if config.group_id is not None else None
         self.cluster.on_metadata(self._metadata_changed)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._leaving: list[asyncio.Task[None]] = []
         self._watch = TopicWatch()
         self._answers_without_topic = 0
@@ -107,7 +107,7 @@ class Core:
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task whose failure is the program's to know, in its next call."""
         task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -115,7 +115,7 @@ class Core:
         return self.spawn(broker.run(), f"fetch from broker {broker.node_id}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is None or self.is_closing:
             return

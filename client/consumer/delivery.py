@@ -45,7 +45,7 @@ class Delivery:
         self._ready: dict[PartitionState, None] = {}
         self._active: PartitionState | None = None
         self._in_hand: dict[PartitionState, int] = {}
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._is_waiting = False
         self._failure: KafkaError | None = None
         self._notices: list[KafkaError] = []
@@ -211,11 +211,11 @@ class Delivery:
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
     def _checked(self, take: Callable[[], bool]) -> bool:
         if self._failure is not None:

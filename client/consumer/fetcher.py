@@ -47,7 +47,7 @@ class Fetcher:
         self._positions = positions
         self._spawn = spawn
         self._brokers: dict[int, BrokerFetch] = {}
-        self._states: set[PartitionState] = set()
+        self._states: dict[PartitionState, None] = {}
         self._at: dict[PartitionState, int] = {}
         delivery.on_starving = self._starve
 
@@ -62,14 +62,14 @@ class Fetcher:
     # ---------------------------------------------------------------------------------- what is to be fetched
 
     def add(self, states: Collection[PartitionState]) -> None:
-        self._states.update(states)
+        self._states.update(dict.fromkeys(states))
         for state in states:
             self.touch(state, hurry=True)
 
     def remove(self, states: Collection[PartitionState]) -> None:
         """Fetch these no longer, and free what waits of them."""
         for state in states:
-            self._states.discard(state)
+            self._states.pop(state, None)
             self.freed(state.drop())
             self.touch(state)
 

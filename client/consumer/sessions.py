@@ -57,7 +57,7 @@ class FetchSession:
         self._id = 0
         self._epoch = 0
         self._told: dict[TopicPartition, Wanted] = {}
-        self._changed: set[TopicPartition] = set()
+        self._changed: dict[TopicPartition, None] = {}
 
     @property
     def is_incremental(self) -> bool:
@@ -68,11 +68,11 @@ class FetchSession:
             # A partition that has just been served goes to the end, so that the limit of an answer is shared.
             self.wanted.pop(tp, None)
             self.wanted[tp] = wanted
-            self._changed.add(tp)
+            self._changed[tp] = None
 
     def forget(self, tp: TopicPartition) -> None:
         if self.wanted.pop(tp, None) is not None:
-            self._changed.add(tp)
+            self._changed[tp] = None
 
     def begin(self) -> SessionFields:
         """The fields of the next request. One request at a time: `accept` or `restart` comes before the next."""

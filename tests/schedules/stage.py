@@ -26,7 +26,7 @@ class Violation(AssertionError):
     """A promise was broken."""
 
 
-class _Faults(logging.Handler):
+class Faults(logging.Handler):
     """Remembers what was logged with a traceback: that is never part of a schedule."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Faults(logging.Handler):
 
 def play(story: Story) -> None:
     """Run a schedule to its end."""
-    loop, faults = SimLoop(), _Faults()
+    loop, faults = SimLoop(), Faults()
     logger = logging.getLogger("minikafka")
     logger.addHandler(faults)
     try:

@@ -74,9 +74,11 @@ class SimBroker:
         self.host = host_of(broker_id)
         self.disk = MemoryDisk()
         self.clock = SimClock()
-        self.rng = Random(broker_id)
+        self.rng = Random(f"{cluster.seed}/{broker_id}")
         own = {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{self.host}:{PORT}"}
-        self._config: BrokerConfig = config_of({**_SETTINGS, **own, **settings})
+        self._config: BrokerConfig = config_of(
+            {**_SETTINGS, **own, **{name: value.replace("{id}", str(broker_id)) for name, value in settings.items()}}
+        )
         self._process: Process | None = None
         self._broker: Broker | None = None
         self.slowness_seconds = 0.0
@@ -134,7 +136,8 @@ class SimBroker:
 class SimCluster:
     """See the module's description."""
 
-    def __init__(self, brokers: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, brokers: int, settings: Mapping[str, str], seed: int = 0) -> None:
+        self.seed = seed
         self._loop = asyncio.get_running_loop()
         self.seconds: Callable[[], float] = tick
         self.session_seconds = int({**_SETTINGS, **settings}["zookeeper.session.timeout.ms"]) / 1000
@@ -149,9 +152,9 @@ class SimCluster:
         self._late: list[Callable[[], None]] = []
 
     @classmethod
-    async def start(cls, brokers: int = 3, settings: Mapping[str, str] | None = None) -> Self:
-        """All brokers up; the last is the controller."""
-        cluster = cls(brokers, settings or {})
+    async def start(cls, brokers: int = 3, settings: Mapping[str, str] | None = None, seed: int = 0) -> Self:
+        """All brokers up; the last is the controller. `{id}` in a setting is the id of the broker."""
+        cluster = cls(brokers, settings or {}, seed)
         for each in reversed(cluster.nodes):
             await cluster.boot(each)
         return cluster

@@ -229,11 +229,14 @@ class MemoryDisk:
         self._locked.add(node)
         return MemoryLock(self._locked, node)
 
+    def used_bytes(self) -> int:
+        return sum(node.used_bytes for node in self._tree.files())
+
     def room_for(self, size: int) -> int:
         """How many of so many bytes still fit."""
         if self.capacity_bytes == _PLENTY_BYTES:
             return size
-        return min(size, max(0, self.capacity_bytes - sum(node.used_bytes for node in self._tree.files())))
+        return min(size, max(0, self.capacity_bytes - self.used_bytes()))
 
 
 class MemoryFile:

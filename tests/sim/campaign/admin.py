@@ -1,0 +1,71 @@
+"""Faults that operators cause: they ask for something with the bundled admin while other things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+from minikafka.client import Admin, KafkaError, NewTopic, TopicPartition
+from minikafka.client.admin import ConfigResource
+from tests.sim.campaign.faults import Injector
+from tests.sim.campaign.load import PARTITIONS, SERVERS, T, W
+from tests.sim.campaign.plan import BROKERS, Fault
+from tests.sim.loop import Process
+
+Ask = Callable[[Admin], Coroutine[Any, Any, object]]
+_ASKED = tuple(TopicPartition(T, each) for each in PARTITIONS)
+CHURNED = "churned"
+
+
+class Operators(Injector):
+    """See the module's description."""
+
+    def _ask(self, ask: Ask, rng: Random) -> bool:
+        clock = self.cluster.nodes[1].clock
+
+        async def work() -> None:
+            options: dict[str, Any] = {"bootstrap_servers": SERVERS, "request_timeout_ms": 2_000}
+            with suppress(KafkaError, TimeoutError):
+                async with Admin(clock=clock, rng=rng, default_api_timeout_ms=4_000, **options) as admin:
+                    await ask(admin)
+
+        self._tasks.add(task := Process("admin").spawn(work(), "ask"))
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    def _preferred(self, fault: Fault, rng: Random) -> bool:
+        return self._ask(lambda admin: admin.elect_leaders(partitions=_ASKED, raise_errors=False), rng)
+
+    def _reassign(self, fault: Fault, rng: Random) -> bool:
+        """Other replicas, fewer of them, or the move before is cancelled; in the end there are three again."""
+        partition = rng.choice(_ASKED)
+        target = None if rng.random() < 0.2 else rng.sample(BROKERS, rng.choice((2, 3)))
+        return self._ask(
+            lambda admin: admin.alter_partition_reassignments({partition: target}, raise_errors=False), rng
+        )
+
+    def _recreate(self, fault: Fault, rng: Random) -> bool:
+        async def recreate(admin: Admin) -> None:
+            await admin.delete_topics([CHURNED], raise_errors=False)
+            await asyncio.sleep(rng.choice((0.0, 0.05, 0.5)))
+            await admin.create_topics([NewTopic(CHURNED, 1, 3)], raise_errors=False)
+
+        return self._ask(recreate, rng)
+
+    def _add_partition(self, fault: Fault, rng: Random) -> bool:
+        async def add(admin: Admin) -> None:
+            await admin.create_partitions({W: rng.randint(2, 4)}, raise_errors=False)
+
+        return self._ask(add, rng)
+
+    def _alter_config(self, fault: Fault, rng: Random) -> bool:
+        changes = {
+            "segment.bytes": rng.choice(("2000", "8000")),
+            "max.message.bytes": rng.choice(("500000", "1000000")),
+        }
+        return self._ask(
+            lambda admin: admin.incremental_alter_configs({ConfigResource.topic(W): changes}, raise_errors=False), rng
+        )

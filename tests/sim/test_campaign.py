@@ -1,0 +1,68 @@
+"""The campaign: a few seeds, their determinism, and its command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sim.campaign.plan import plan_of
+from tests.sim.campaign.play import Result
+from tests.sim.run import Ledger, failure_line, parse_seeds, report
+
+_TRACE = "from tests.sim.run import run_seed; print(run_seed(4, 'replication').trace)"
+
+
+def result(seed: int, *violations: str) -> Result:
+    return Result(seed, list(violations), 1, {"acked": 100, "committed": 1}, {"kill": 1}, False, 1.0, 20.0)
+
+
+def test_trace_of_a_seed_is_the_same_in_two_processes() -> None:
+    def trace(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(
+            [sys.executable, "-c", _TRACE], capture_output=True, text=True, check=True, env=environment
+        ).stdout
+
+    assert trace("1") == trace("2")
+
+
+def test_plan_depends_on_its_seed_only() -> None:
+    assert plan_of(7) == plan_of(7)
+    assert plan_of(7) != plan_of(8)
+
+
+def test_reserved_seeds_are_refused() -> None:
+    assert parse_seeds("999999:1000000", reserved=False) == range(999_999, 1_000_000)
+    with pytest.raises(ValueError, match="reserved"):
+        parse_seeds("999999:1000001", reserved=False)
+    assert len(parse_seeds("1000000:1000002", reserved=True)) == 2
+
+
+def test_ledger_keeps_results_by_commit_and_profile(tmp_path: Path) -> None:
+    path = tmp_path / "results"
+    Ledger(path, "a", "full").add(result(1))
+    Ledger(path, "b", "full").add(result(2, "lost: 5"))
+    assert Ledger(path, "a", "full").load() == {1: result(1)}
+    assert Ledger(path, "a", "replication").load() == {}
+
+
+def test_seed_counts_only_if_enough_has_happened() -> None:
+    assert result(1).counted
+    assert not result(1)._replace(counts={"acked": 99, "committed": 1}).counted
+    assert not result(1)._replace(counts={"acked": 100}).counted
+    assert not result(1)._replace(virtual_seconds=14.0).counted
+
+
+def test_failure_line_says_how_to_replay() -> None:
+    assert "--seeds 3:4" in failure_line(result(3, "lost: 5"), "full")
+
+
+def test_report_counts_faults_and_losses() -> None:
+    text = report([result(1), result(2, "lost: 5")._replace(permits_loss=True)], "abc", "full")
+    assert "2 seeds, 2 count, 1 with violations" in text
+    assert "50.0 %" in text
+    assert "kill 2" in text
