@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.compat.running import Cluster, Up, read_cluster
+from tests.tree import ROOT
 
 # The same examples in every run, and no verdict by the clock: a busy machine must not turn a test red. Other examples
 # are for `HYPOTHESIS_PROFILE=explore make pytest`.
@@ -28,6 +29,9 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 SKIPPED = pytest.StashKey[Counter[str]]()
+
+# What clusters are upgraded from.
+EARLIER_VERSION = "0d4d913"
 
 # Transactions whose time is over are looked for every ten seconds by default.
 CLUSTER_SETTINGS = ("transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",)
@@ -62,9 +66,17 @@ def _root() -> str | None:
     return None if os.geteuid() == 0 else "not running as root"
 
 
+def _earlier_version() -> str | None:
+    if find_program("git") is None:
+        return "git is not on the PATH"
+    asked = subprocess.run(["git", "cat-file", "-e", f"{EARLIER_VERSION}^{{commit}}"], cwd=ROOT, capture_output=True)
+    return None if asked.returncode == 0 else f"commit {EARLIER_VERSION} is not in this clone"
+
+
 # What a test may need -> why it cannot have it, or None if it can.
 NEEDS: dict[str, Callable[[], str | None]] = {
     "cc": _program("cc"),
+    "an earlier version": _earlier_version,
     "docker": _docker,
     "docker compose": _docker_compose,
     "git": _program("git"),

@@ -10,7 +10,7 @@ from tests.chaos.faults import Place, kill
 from tests.chaos.waiting import pause
 
 _HOUR = 3600
-_JUMPS = (-30 * 24 * _HOUR, -_HOUR, _HOUR, 25 * _HOUR, 30 * 24 * _HOUR)
+JUMPS = (-30 * 24 * _HOUR, -_HOUR, _HOUR, 25 * _HOUR, 30 * 24 * _HOUR)
 
 SETTINGS = {
     "log.retention.ms": str(12 * _HOUR * 1000),
@@ -21,7 +21,7 @@ SETTINGS = {
 
 def jump(place: Place) -> None:
     brokers = place.rng.choice([place.cluster.brokers, [place.leader]])
-    seconds = place.rng.choice(_JUMPS)
+    seconds = place.rng.choice(JUMPS)
     place.tell(f"the clocks of {len(brokers)} brokers jump by {seconds / _HOUR:g} h")
     for broker in brokers:
         assert broker.injection is not None

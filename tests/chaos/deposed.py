@@ -7,10 +7,9 @@ reached neither ZooKeeper nor its replicas for a session timeout then, and has t
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
 
 from minikafka.protocol.errors import KafkaError
 from tests.chaos import offsets
@@ -28,54 +27,45 @@ _ANSWER_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
 
 
-class _Asked(NamedTuple):
-    """What a broker is asked again and again, and when it has last answered."""
-
-    what: str
-    ask: Callable[[], object]
-    answered_at: list[float]
-
-    def once(self) -> None:
-        try:
-            self.ask()
-        except (KafkaError, Unanswered):
-            return
-        self.answered_at.append(time.monotonic())
-
-
-def isolate(place: Place) -> None:
-    group = f"watched-{place.rng.randrange(1 << 32)}"
-    watched = Partition(place.topic, 0)
+def isolate_coordinator(place: Place) -> None:
+    group, watched = f"watched-{place.rng.randrange(1 << 32)}", Partition(place.topic, 0)
     with Wire(place.cluster.bootstrap, "nemesis") as wire:
         broker_id, address = offsets.coordinator(wire, group)
         offsets.commit(wire, address, group, {watched: 1})
     broker = place.cluster.broker(broker_id)
+    _isolate(place, broker, "OffsetFetch", lambda wire: offsets.fetch(wire, _address(broker), group, [watched]))
+
+
+def isolate_leader(place: Place) -> None:
+    broker = place.leader
+    states = place.cluster.view.partitions(place.topic)
+    led = next(Partition(place.topic, number) for number, state in states.items() if state.leader == broker.id)
+    _isolate(place, broker, f"ListOffsets of {led}", lambda wire: offsets.end(wire, _address(broker), led))
+
+
+def _address(broker: Broker) -> Address:
+    return Address(HOST, broker.port)
+
+
+def _isolate(place: Place, broker: Broker, what: str, ask: Callable[[Wire], object]) -> None:
     epoch = place.cluster.epoch(broker.id)
     names = [*place.cluster.others(broker.id), *place.cluster.node_names]
     with (
         Wire(place.cluster.bootstrap, "client of the deposed", _ANSWER_SECONDS) as wire,
         cut(place, broker, names, "everybody but clients"),
     ):
-        late = _last_answers(place, broker, wire, group, watched)
+        answered = _seconds_answered(lambda: ask(wire))
     place.cluster.wait_until_back(broker.id, epoch)
     place.wait_until_whole()
-    assert not late, f"{broker.name} was cut off and still answered {', '.join(late)}"
+    assert answered <= STALE_SECONDS_MAX, f"{broker.name} was cut off and answered {what} after {answered:.1f} s"
 
 
-def _last_answers(place: Place, broker: Broker, wire: Wire, group: str, watched: Partition) -> list[str]:
-    """What was answered for too long."""
-    address = Address(HOST, broker.port)
-    states = place.cluster.view.partitions(place.topic)
-    led = [Partition(place.topic, number) for number, state in states.items() if state.leader == broker.id]
-    asked = [_Asked("OffsetFetch", lambda: offsets.fetch(wire, address, group, [watched]), [])]
-    asked += [_Asked(f"ListOffsets of {one}", partial(offsets.end, wire, address, one), []) for one in led[:1]]
-    began = time.monotonic()
+def _seconds_answered(ask: Callable[[], object]) -> float:
+    """For how long something is answered, if it is asked again and again."""
+    began, answered = time.monotonic(), 0.0
     while time.monotonic() < began + _CUT_SECONDS:
-        for question in asked:
-            question.once()
+        with contextlib.suppress(KafkaError, Unanswered):
+            ask()
+            answered = time.monotonic() - began
         pause(_LOOK_SECONDS)
-    return [
-        f"{question.what} after {question.answered_at[-1] - began:.1f} s"
-        for question in asked
-        if question.answered_at and question.answered_at[-1] > began + STALE_SECONDS_MAX
-    ]
+    return answered

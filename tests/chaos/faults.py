@@ -184,13 +184,17 @@ def cut_from_brokers(place: Place) -> None:
 def restart(place: Place) -> None:
     """One broker after the other, each in good order."""
     for broker in place.cluster.brokers:
-        epoch = place.cluster.epoch(broker.id)
-        place.tell(f"SIGTERM broker {broker.id}")
-        code = broker.stop()
-        assert code in (0, 143), f"broker {broker.id} ended with {code}"
-        broker.start()
-        place.cluster.wait_until_back(broker.id, epoch)
-        place.wait_until_whole()
+        restart_one(place, broker, f"SIGTERM broker {broker.id}")
+
+
+def restart_one(place: Place, broker: Broker, what: str) -> None:
+    epoch = place.cluster.epoch(broker.id)
+    place.tell(what)
+    code = broker.stop()
+    assert code in (0, 143), f"broker {broker.id} ended with {code}"
+    broker.start()
+    place.cluster.wait_until_back(broker.id, epoch)
+    place.wait_until_whole()
 
 
 def move(place: Place) -> None:

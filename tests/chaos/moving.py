@@ -62,7 +62,8 @@ def assign_topic(cluster: Cluster, topic: str, replicas: list[int]) -> None:
 
 def order_deletion(cluster: Cluster, topic: str, broker_ids: list[int]) -> None:
     """Have a topic deleted by asking these brokers, and wait until ZooKeeper knows nothing of it."""
-    _admin_of(cluster, broker_ids).delete_topics([topic])[topic].result(_TELL_SECONDS)
+    admin = _admin_of(cluster, broker_ids)
+    admin.delete_topics([topic])[topic].result(_TELL_SECONDS)
     wait_until(lambda: not cluster.view.partitions(topic), _TELL_SECONDS, f"{topic} is deleted")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tests.chaos import clocks, deposed, disks, faults, incarnations, power
+from tests.chaos import clocks, deposed, disks, faults, incarnations, mixed, power, upgrades
 from tests.chaos.cluster import SESSION_SECONDS
 from tests.chaos.faults import Fault
 
@@ -51,10 +51,10 @@ ROWS = (
     Row("reassignment and kill -9", faults.move_and_kill, AFTER_KILL_SECONDS + 1.0, brokers=4),
     Row("topic delete and recreate", faults.churn, 1.0),
     Row("power loss of leader", power.of_leader, AFTER_KILL_SECONDS),
-    # The next controller is elected when the session has ended, and then has to elect leaders.
-    Row("power loss of leader and controller", power.of_leader_and_controller, AFTER_KILL_SECONDS + 1.0),
-    # From the cut until its ISRs have shrunk, and until its session has ended.
-    Row("power loss of last in-sync replica", power.of_last_in_sync, AFTER_KILL_SECONDS + 5.0, is_linked=True),
+    # Two of three are down: nothing is acknowledged before one of them is back, after its session, and in the ISRs.
+    Row("power loss of leader and controller", power.of_leader_and_controller, 12.0),
+    # The others are gone for a session, then the leader's session has to end.
+    Row("power loss of last in-sync replica", power.of_last_in_sync, 15.0, is_linked=True),
     # A broker whose only disk fails ends its session, so that others take over at once.
     Row("disk full", disks.fill, 2.0, is_injected=True),
     Row("disk EIO", disks.fail, 2.0, is_injected=True),
@@ -64,5 +64,9 @@ ROWS = (
     # The group's coordinator, which leads partitions too, stands still meanwhile.
     Row("topic recreated under groups", incarnations.recreate, AFTER_KILL_SECONDS, brokers=4),
     # Producers notice by timeouts of seconds that a leader which accepts their records cannot replicate them.
-    Row("deposed leader and coordinator", deposed.isolate, AFTER_KILL_SECONDS + 3.0, is_linked=True),
+    Row("deposed coordinator", deposed.isolate_coordinator, AFTER_KILL_SECONDS + 3.0, is_linked=True),
+    Row("deposed leader", deposed.isolate_leader, AFTER_KILL_SECONDS + 3.0, is_linked=True),
+    Row("rolling upgrade and back", upgrades.roll, AFTER_SHUTDOWN_SECONDS, needs=["an earlier version"]),
+    # The longest of all: all brokers are killed, and one node of ZooKeeper is down too.
+    Row("everything", mixed.mix, 25.0, brokers=4, is_linked=True, is_injected=True, settings=clocks.SETTINGS),
 )

@@ -6,13 +6,16 @@ with room for a machine that does other things too. `make chaos` holds the clust
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.rows import ROWS, Row
-from tests.chaos.run import Result, disturb
+from tests.chaos.run import Result, disturb, run_row
+from tests.conftest import lacking
 
 FAULT_SECONDS = 90.0
 ACKED_MIN = 500
@@ -34,28 +37,58 @@ SHORT = {
     "leader cut from followers": 2,
     "rolling restart": 1,
     "topic delete and recreate": 1,
+    "power loss of leader": 1,
+    "disk full": 1,
 }
+
+# Row -> which promise is not kept yet.
+BROKEN = {"deposed leader": "reads from a leader that is cut off have no bound in time"}
+
+LONG_SECONDS = 20.0
+LONG_FAULTS_MIN = 2
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("chaos") / "cluster", linked=True) as made:
+    folder = tmp_path_factory.mktemp("chaos") / "cluster"
+    with Cluster(folder, linked=True, injected=lacking("cc") is None) as made:
         yield made
 
 
-@pytest.mark.needs("java")
+def params(rows: Iterable[Row]) -> list[ParameterSet]:
+    return [pytest.param(row, id=row.name, marks=marks(row)) for row in rows]
+
+
+def marks(row: Row) -> list[pytest.MarkDecorator]:
+    needs = pytest.mark.needs("java", *row.all_needs)
+    return [needs, pytest.mark.xfail(reason=BROKEN[row.name])] if row.name in BROKEN else [needs]
+
+
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("row", [row for row in ROWS if row.name in SHORT], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", params(row for row in ROWS if row.name in SHORT))
 def test_nothing_is_lost(cluster: Cluster, row: Row) -> None:
     topic = "".join(letter if letter.isalnum() else "-" for letter in row.name)
     result = disturb(cluster, row, topic, FAULT_SECONDS, faults_max=SHORT[row.name], seed=SEED)
+    assert_nothing_is_wrong(result)
+    assert result.verdict.faults >= SHORT[row.name]
+    assert result.offsets_compared >= result.verdict.acked
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("row", params(row for row in ROWS if row.name not in SHORT))
+def test_nothing_is_lost_in_long_rows(tmp_path: Path, row: Row) -> None:
+    result = run_row(row, tmp_path / "cluster", LONG_SECONDS, SEED)
+    assert_nothing_is_wrong(result)
+    assert result.verdict.faults >= LONG_FAULTS_MIN
+
+
+def assert_nothing_is_wrong(result: Result) -> None:
     verdict = result.verdict
     findings = "\n".join(result.findings())
     assert (verdict.lost, verdict.duplicated, verdict.reordered, verdict.others) == (0, 0, 0, 0), findings
     assert not result.troubles, findings
     assert verdict.acked >= ACKED_MIN
-    assert verdict.faults >= SHORT[row.name]
-    assert result.offsets_compared >= verdict.acked
     assert_in_time(result)
 
 
