@@ -1,0 +1,64 @@
+"""Each check of the campaign on hand-made input: what it must find, and what it must let pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sim.campaign.losses import PowerLog, violations
+from tests.sim.campaign.observer import Reign, Reigns, Sample
+from tests.sim.campaign.replicas import differences
+
+REIGN = Reign(b"id", "t", 0, 5)
+
+
+def kinds(*samples: Sample) -> list[str]:
+    reigns = Reigns()
+    for sample in samples:
+        reigns.add(sample)
+    return [each.partition(":")[0] for each in reigns.violations]
+
+
+def test_two_leaders_of_one_epoch_are_found() -> None:
+    assert kinds(Sample(REIGN, 1, 1, 3, 3), Sample(REIGN, 2, 1, 3, 3)) == ["two-leaders"]
+    assert kinds(Sample(REIGN, 1, 1, 3, 3), Sample(REIGN._replace(epoch=6), 2, 1, 3, 3)) == []
+
+
+def test_high_watermark_and_stable_offset_must_not_go_back_within_an_epoch() -> None:
+    assert kinds(Sample(REIGN, 1, 1, 3, 3), Sample(REIGN, 1, 1, 2, 3)) == ["high-watermark-back"]
+    assert kinds(Sample(REIGN, 1, 1, 3, 3), Sample(REIGN, 1, 1, 3, 1)) == ["last-stable-offset-back"]
+    assert kinds(Sample(REIGN, 1, 1, 3, 3), Sample(REIGN, 1, 2, 1, 1)) == []
+
+
+def replica(data: bytes = b"ab", **more: Any) -> dict[str, Any]:
+    return {"start": 0, "end": 2, "read": lambda low: data[low:], "epochs": [(1, 0)], "producers": {}, **more}
+
+
+def test_replicas_that_differ_are_found() -> None:
+    assert differences("t-0", {1: replica(), 2: replica(), 3: replica(b"xb", start=0)})[0].startswith("replicas-differ")
+    assert differences("t-0", {1: replica(), 2: replica(end=1)})[0].startswith("replicas-differ")
+    assert differences("t-0", {1: replica(), 2: replica(epochs=[(2, 0)])})[0].startswith("epochs-differ")
+    assert differences("t-0", {1: replica(), 2: replica(producers={7: (0, 1, -1)})})[0].startswith("producers-differ")
+
+
+def test_replicas_may_begin_at_different_offsets() -> None:
+    assert differences("t-0", {1: replica(), 2: replica(b"xb", start=1)}) == []
+
+
+def test_loss_is_permitted_only_when_power_losses_overlap_in_replicated_mode() -> None:
+    back: set[int] = set()
+    for durability, is_permitted in (("replicated", True), ("fsync", False)):
+        power = PowerLog(durability, back.__contains__)
+        power.lost(1)
+        assert not power.permits_loss
+        power.lost(2)
+        assert power.permits_loss == is_permitted
+    power = PowerLog("replicated", {1}.__contains__)
+    power.lost(1)
+    power.lost(2)
+    assert not power.permits_loss
+
+
+def test_permitted_loss_excuses_losses_only() -> None:
+    found = [("lost", "5"), ("duplicate", "6")]
+    assert violations(found, permits_loss=True) == ["duplicate: 6"]
+    assert violations(found, permits_loss=False) == ["lost: 5", "duplicate: 6"]
