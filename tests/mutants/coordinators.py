@@ -38,7 +38,7 @@ MUTANTS: Final = (
         "        if written.promise is None:\n            group.offsets.finish",
         "        if True:\n            group.offsets.finish",
         "A committed offset holds when all in-sync replicas have it.",
-        _K + "/test_offsets.py " + _K + "/test_group_schedules.py",
+        "tests/broker/coordinators/test_shards.py",
     ),
     Mutant(
         31,
