@@ -105,7 +105,7 @@ MUTANTS: Final = (
         "if leadership is None:",
         "A produce request that waits is not acknowledged in a later leader epoch.",
         _LEADER,
-        redundant="Every change of role wakes all promises before it assigns the epoch's leadership, synchronously.",
+        redundant="Every change of role wakes all promises synchronously, within the same call.",
     ),
     Mutant(
         16,
@@ -179,7 +179,7 @@ MUTANTS: Final = (
         "",
         "A response that was asked for at another log end is dropped.",
         _FOLLOWER,
-        redundant="Truncation bumps the generation of the fetch, and offsets below the log end are refused as corrupt.",
+        redundant="The fetcher asks whether it is still current before it takes a response.",
     ),
     Mutant(
         47,
