@@ -57,6 +57,16 @@ class Topic:
     def node(self) -> TopicNode:
         return TopicNode(self.topic_id, {index: each.assignment for index, each in self.partitions.items()})
 
+    def adopt(self, node: TopicNode, version: int) -> list[Partition]:
+        """Take over a version of the node; the partitions that are new.
+
+        Always both: with the version of a node that has partitions unknown here, the next write would remove them.
+        """
+        self.version = version
+        new = [Partition(self, index, plan) for index, plan in node.partitions.items() if index not in self.partitions]
+        self.partitions |= {partition.index: partition for partition in new}
+        return new
+
 
 @dataclass(slots=True, eq=False)
 class Partition:
@@ -105,13 +115,7 @@ class Cluster:
         topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = Topic(name, node.topic_id, version)
-        topic.version = version
-        new = []
-        for index, assignment in node.partitions.items():
-            if index not in topic.partitions:
-                new.append(Partition(topic, index, assignment))
-                topic.partitions[index] = new[-1]
-        return new
+        return topic.adopt(node, version)
 
     def kept_topics(self) -> list[str]:
         """Topics that exist without all their replicas being given a role: what they have on disk is still theirs."""

@@ -173,7 +173,7 @@ class Writer:
         states = await self.read_states(partition for partition, _ in changes)
         if there.topic_id != topic.topic_id:
             raise NoNode(path)
-        topic.version = stat.version
+        topic.adopt(there, stat.version)
         for partition, found in states:
             partition.state, partition.version, partition.zxid = found
             partition.assignment = there.partitions.get(partition.index, partition.assignment)

@@ -1,11 +1,13 @@
-"""What the controller writes when it does not hear whether it was written."""
+"""What the controller writes when it does not hear whether it was written, or when others write as well."""
 
 from __future__ import annotations
 
-from minikafka.broker.controller.writer import Writer
+from minikafka.broker.controller.state import Cluster
+from minikafka.broker.controller.writer import Move, Writer
 from minikafka.broker.zookeeper.coord import Create, Session, SessionState
 from minikafka.broker.zookeeper.election import elect
 from minikafka.broker.zookeeper.registration import ensure_path
+from minikafka.broker.zookeeper.topic_nodes import Assignment, StateNode, TopicNode, state_path, topic_path
 from tests.sim.memory_coord import MemoryCoord
 from tests.sim.memory_zookeeper import MemoryZooKeeper
 
@@ -31,3 +33,30 @@ async def test_delete_tree_leaves_alone_what_was_made_meanwhile() -> None:
     assert "/topics/t/partitions" in server.nodes
     for each in (coord, other):
         await each.close()
+
+
+async def test_write_moves_keeps_partitions_that_were_added_meanwhile() -> None:
+    """A broker adds partitions to the topic's node, and the controller moves another one before it reads of that."""
+    coord = MemoryCoord(MemoryZooKeeper())
+    await coord.start()
+    held = await elect(coord, 1, 0)
+    assert held is not None
+    writer, cluster = Writer(coord, held), Cluster()
+    node = TopicNode(bytes(16), {0: Assignment((1,))})
+    (partition,) = cluster.put_topic("t", node, 0)
+    for path in ("/brokers/topics", topic_path("t")):
+        await ensure_path(coord, path)
+    await ensure_path(coord, state_path("t", 0).removesuffix("/state"))
+    state = StateNode(1, 0, (1,), held.epoch)
+    await coord.create(state_path("t", 0), state.encode())
+    await writer.adopt_states([partition])
+    added = TopicNode(bytes(16), {**node.partitions, 1: Assignment((2,))})
+    await coord.set(topic_path("t"), added.encode())
+
+    topic = partition.topic
+    moved = Assignment((1, 3), adding=(3,))
+    assert not await writer.write_moves(topic, [Move(partition, moved, state._replace(leader_epoch=1))])
+    assert await writer.write_moves(topic, [Move(partition, moved, state._replace(leader_epoch=1))])
+    written = TopicNode.decode(topic_path("t"), (await coord.get(topic_path("t")))[0])
+    assert written.partitions == {0: moved, 1: Assignment((2,))}
+    await coord.close()
