@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from minikafka.client import KafkaError, TopicPartition
+from minikafka.client.consumer.errors import LogTruncated, OffsetOutOfRange
+from minikafka.client.errors import ConnectionFailed, DeliveryTimeout, ProducerFailed
+from minikafka.protocol.errors import OutOfOrderSequenceNumberError
+from tests.chaos import checker
+from tests.sim.campaign.load import Load
 from tests.sim.campaign.losses import PowerLog, violations
 from tests.sim.campaign.observer import Reign, Reigns, Sample
 from tests.sim.campaign.replicas import differences
+from tests.sim.loop import SimLoop
 
 REIGN = Reign(b"id", "t", 0, 5)
 
@@ -62,3 +69,28 @@ def test_permitted_loss_excuses_losses_only() -> None:
     found = [("lost", "5"), ("duplicate", "6")]
     assert violations(found, permits_loss=True) == ["duplicate: 6"]
     assert violations(found, permits_loss=False) == ["lost: 5", "duplicate: 6"]
+
+
+def judged(note: str, *arguments: object) -> list[str]:
+    """What the judge of records finds after a client of the load got an error."""
+
+    async def story() -> Load:
+        load = Load(0, is_full=True)
+        getattr(load, note)(*arguments)
+        return load
+
+    return [each.kind for each in checker.check(SimLoop().run(story()).records).anomalies]
+
+
+def test_reader_whose_position_is_gone_is_an_anomaly() -> None:
+    where = TopicPartition("t", 1)
+    for error in (OffsetOutOfRange("gone", where, 5), LogTruncated("gone", where, 5)):
+        assert judged("note_position", "reader/0", error) == ["out-of-range"]
+    assert judged("note_position", "reader/0", ConnectionFailed("broken")) == []
+
+
+def test_producer_whose_records_are_refused_is_an_anomaly() -> None:
+    errors: list[KafkaError] = [ProducerFailed("over"), OutOfOrderSequenceNumberError("a gap")]
+    for error in errors:
+        assert judged("note_refusal", "producer-0/0", "1", error) == ["fatal"]
+    assert judged("note_refusal", "producer-0/0", "1", DeliveryTimeout("late")) == []

@@ -4,7 +4,10 @@ t   idempotent producers with five requests in flight and batches of several rec
 x   transactions over both partitions, with offsets of a group; a reader of what is committed
 w   acks 0 and 1, small segments and retention: nothing is promised here but that clients and brokers go on
 
-What they did goes into two histories, one for the judge of records and one for the judge of transactions.
+What they did goes into two histories, one for the judge of records and one for the judge of transactions. A reader of t
+or x whose position is not in the log any more, and a producer of t whose records are refused, are in the history of
+records: nothing is deleted there. Producers of transactions are fenced when their transactions time out, so their
+errors are no anomalies; those of w are not recorded, since nothing is promised there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from random import Random
 from typing import Any
 
 from minikafka.client import Admin, Consumer, KafkaError, Producer, TopicPartition
+from minikafka.client.consumer.errors import LogTruncated, OffsetOutOfRange
+from minikafka.client.errors import DeliveryTimeout, ProducerFailed
 from tests.chaos.coordinators.transactions import OFFSETS
 from tests.chaos.history import Event, Kind, Seen
 from tests.sim.clock import SimClock
@@ -80,9 +85,13 @@ class Load:
             if not self.is_storm:
                 return
             options = {**_QUICK, "delivery_timeout_ms": 120_000, "linger_ms": rng.choice((0, 0, 5))}
-            with suppress(KafkaError):
+            try:
                 async with Producer(clock=self._clock, rng=rng, acks="all", **options) as producer:
                     await self._send_bursts(f"{name}/{life}", rng, producer)
+            except ProducerFailed as error:
+                self.note_refusal(f"{name}/{life}", "", error)
+            except KafkaError:
+                pass  # it was not started in time
             await asyncio.sleep(0.1)
 
     async def _send_bursts(self, name: str, rng: Random, producer: Producer) -> None:
@@ -104,11 +113,17 @@ class Load:
     async def _await(self, name: str, partition: int, value: int, delivery: Awaitable[Any]) -> None:
         try:
             offset = (await delivery).offset
-        except KafkaError:
+        except KafkaError as error:
             self._note(self.records, name, "info", "send", partition=str(partition), value=value)
+            self.note_refusal(name, str(partition), error)
             return
         self.counts["acked"] += 1
         self._note(self.records, name, "ok", "send", partition=str(partition), value=value, offset=offset)
+
+    def note_refusal(self, name: str, partition: str, error: KafkaError) -> None:
+        """An idempotent producer retries until its records are acknowledged or late; no other error may reach it."""
+        if not isinstance(error, DeliveryTimeout):
+            self._note(self.records, name, "info", "fatal", partition=partition, note=repr(error))
 
     async def _produce_weakly(self, rng: Random) -> None:
         while self.is_storm:
@@ -192,7 +207,7 @@ class Load:
             if not self.is_storm:
                 return
             options = {**_QUICK, "auto_offset_reset": "none", "enable_auto_commit": False, **more}
-            with suppress(KafkaError):
+            try:
                 async with Consumer(clock=self._clock, rng=rng, **options) as consumer:
                     consumer.assign([TopicPartition(topic, each) for each in PARTITIONS])
                     for each in PARTITIONS:
@@ -207,7 +222,15 @@ class Load:
                         )
                         if seen:
                             self._note(events, f"{name}/{life}", "ok", "poll", records=seen)
+            except KafkaError as error:
+                self.note_position(f"{name}/{life}", error)
             await asyncio.sleep(0.1)
+
+    def note_position(self, name: str, error: KafkaError) -> None:
+        """Nothing is deleted from t and x: a position that was reached stays valid."""
+        if isinstance(error, OffsetOutOfRange | LogTruncated):
+            partition = f"{error.partition.topic}-{error.partition.partition}"
+            self._note(self.records, name, "fail", "poll", partition=partition, note=repr(error))
 
     async def _consume_in_group(self, rng: Random) -> None:
         while self.is_storm:

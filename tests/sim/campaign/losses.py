@@ -30,8 +30,10 @@ class PowerLog:
         self._away.add(broker_id)
 
 
-LOSSES = frozenset({"lost", "unseen", "vanished", "inconsistent-offsets", "stale-ack", "poll-skip", "out-of-range"})
-"""What a permitted loss looks like in a history of records."""
+LOSSES = frozenset(
+    {"lost", "unseen", "vanished", "inconsistent-offsets", "stale-ack", "poll-skip", "out-of-range", "fatal"}
+)
+"""What a permitted loss looks like in a history of records; what is known of producers is lost with their records."""
 
 
 def violations(kinds: Collection[tuple[str, str]], *, permits_loss: bool) -> list[str]:
