@@ -7,9 +7,12 @@ A process is everything that was begun by it: callbacks, timers and tasks inheri
 that is killed nothing is ever called again, no `finally` either, as after kill -9. What is due in one that is paused
 waits until it is resumed, as after SIGSTOP. Whatever belongs to no process is the simulation itself.
 
-`trace` is a checksum of everything that happened: the callbacks in their order, and what network and disk add. Two runs
-with the same trace are the same run. With `shuffle`, callbacks that are due at the same moment are called in random
-order, as far as asyncio promises none: those that were scheduled in one turn stay in order within their process.
+`trace` is a checksum of the callbacks in their order (when each was called, by which process, its name, and how many
+more were due) and of the bytes that the network delivers. What a callback does to a disk or to ZooKeeper is in it only
+as far as other callbacks or messages follow from it.
+
+With `shuffle`, callbacks that are due at the same moment are called in random order, as far as asyncio promises none:
+those that were scheduled in one turn stay in order within their process.
 """
 
 from __future__ import annotations
@@ -164,7 +167,7 @@ class SimLoop(asyncio.BaseEventLoop):
             process, handle = self._queue.popleft()
             if not handle._cancelled and (process is None or process.admits(handle)):
                 self.steps += 1
-                self.note(b"%.9f %d" % (self._now, len(self._queue)))
+                self.note(f"{self._now:.9f} {len(self._queue)} {process and process.name} {_name_of(handle)}".encode())
                 handle._run()
             if self.steps > limit:
                 raise Stuck(f"no time passes any more, last came {handle!r}")
@@ -264,3 +267,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
 def _process_of(context: Context | None) -> Process | None:
     return _process.get() if context is None else context.get(_process)
+
+
+def _name_of(handle: asyncio.Handle) -> str:
+    """Of a task the function that it runs; numbers of tasks differ between runs in one interpreter."""
+    callback: Any = handle._callback  # type: ignore[attr-defined]
+    owner = getattr(callback, "__self__", None)
+    named = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
+    return getattr(named, "__qualname__", "")

@@ -9,8 +9,9 @@ from minikafka.client.consumer.errors import LogTruncated, OffsetOutOfRange
 from minikafka.client.errors import ConnectionFailed, DeliveryTimeout, ProducerFailed
 from minikafka.protocol.errors import OutOfOrderSequenceNumberError
 from tests.chaos import checker
+from tests.chaos.history import Event, Seen
 from tests.sim.campaign.load import Load
-from tests.sim.campaign.losses import PowerLog, violations
+from tests.sim.campaign.losses import PowerLog, history_after, violations
 from tests.sim.campaign.observer import Reign, Reigns, Sample
 from tests.sim.campaign.replicas import differences
 from tests.sim.loop import SimLoop
@@ -54,12 +55,12 @@ def test_replicas_may_begin_at_different_offsets() -> None:
 def test_loss_is_permitted_only_when_power_losses_overlap_in_replicated_mode() -> None:
     back: set[int] = set()
     for durability, is_permitted in (("replicated", True), ("fsync", False)):
-        power = PowerLog(durability, back.__contains__)
+        power = PowerLog(durability, back.__contains__, lambda: 5.0)
         power.lost(1)
         assert not power.permits_loss
         power.lost(2)
         assert power.permits_loss == is_permitted
-    power = PowerLog("replicated", {1}.__contains__)
+    power = PowerLog("replicated", {1}.__contains__, lambda: 5.0)
     power.lost(1)
     power.lost(2)
     assert not power.permits_loss
@@ -94,3 +95,15 @@ def test_producer_whose_records_are_refused_is_an_anomaly() -> None:
     for error in errors:
         assert judged("note_refusal", "producer-0/0", "1", error) == ["fatal"]
     assert judged("note_refusal", "producer-0/0", "1", DeliveryTimeout("late")) == []
+
+
+def test_permitted_loss_excuses_only_what_was_sent_before() -> None:
+    def acked(value: int, began: float) -> list[Event]:
+        sent = Event(began, "producer", "invoke", "send", partition="0", value=value)
+        return [sent, sent._replace(time=began + 1, kind="ok", offset=value)]
+
+    last = [Event(9, "final", "ok", "poll", records=(Seen("0", 3, 3),)), Event(9, "final", "info", "final")]
+    for began, expected in ((1.0, []), (6.0, ["lost"])):
+        events = [*acked(2, began), *acked(3, 7.0), *last]
+        assert [each.kind for each in checker.check(events).anomalies] == ["lost"]
+        assert [each.kind for each in checker.check(history_after(events, 5.0)).anomalies] == expected

@@ -40,7 +40,7 @@ class Operators(Injector):
         return self._ask(lambda admin: admin.elect_leaders(partitions=_ASKED, raise_errors=False), rng)
 
     def _reassign(self, fault: Fault, rng: Random) -> bool:
-        """Other replicas, fewer of them, or the move before is cancelled; in the end there are three again."""
+        """Other replicas, fewer of them, or the move before is cancelled. The last move stands in the end."""
         partition = rng.choice(_ASKED)
         target = None if rng.random() < 0.2 else rng.sample(BROKERS, rng.choice((2, 3)))
         return self._ask(

@@ -15,7 +15,7 @@ from tests.chaos.coordinators import transactions
 from tests.schedules.stage import Faults
 from tests.sim.campaign.admin import CHURNED, Operators
 from tests.sim.campaign.load import Load
-from tests.sim.campaign.losses import PowerLog, violations
+from tests.sim.campaign.losses import PowerLog, history_after, violations
 from tests.sim.campaign.observer import Observer
 from tests.sim.campaign.plan import STORM_SECONDS, Plan
 from tests.sim.campaign.replicas import partition_at, partitions, unsettled
@@ -61,13 +61,14 @@ class Result(NamedTuple):
     faults: dict[str, int]
     permits_loss: bool
     cpu_seconds: float
-    virtual_seconds: float
+    storm_seconds: float
+    """How long faults were injected, in virtual time; 0 if the run ended before they were over."""
 
     @property
     def counted(self) -> bool:
         """Whether enough has happened for the seed to count."""
         is_busy = self.counts.get("acked", 0) >= 100 and self.counts.get("committed", 0) >= 1
-        return is_busy and self.virtual_seconds >= STORM_SECONDS and sum(self.faults.values()) > 0
+        return is_busy and self.storm_seconds >= STORM_SECONDS and sum(self.faults.values()) > 0
 
 
 def play(plan: Plan) -> Result:
@@ -88,7 +89,7 @@ def play(plan: Plan) -> Result:
     found = [*run.violations, *(f"traceback: {each}" for each in (*loop.faults, *raised.found))]
     counts = {**run.counts, "steps": loop.steps}
     seconds = time.process_time() - began
-    return Result(plan.seed, found, loop.trace, counts, run.faults, run.permits_loss, seconds, loop.time())
+    return Result(plan.seed, found, loop.trace, counts, run.faults, run.permits_loss, seconds, run.storm_seconds)
 
 
 class _Run:
@@ -98,6 +99,7 @@ class _Run:
         self.counts: dict[str, int] = {}
         self.faults: dict[str, int] = {}
         self.permits_loss = False
+        self.storm_seconds = 0.0
 
     async def play(self) -> None:
         plan = self.plan
@@ -106,7 +108,8 @@ class _Run:
         latency = Random(plan.seed)
         mean = plan.latency_seconds
         cluster.seconds = lambda: min(20 * mean, latency.expovariate(1 / mean))
-        power = PowerLog(plan.durability, lambda broker_id: _is_in_sync(cluster, broker_id))
+        now = asyncio.get_running_loop().time
+        power = PowerLog(plan.durability, lambda broker_id: _is_in_sync(cluster, broker_id), now)
         injector, load, observer = (
             Operators(cluster, plan, power),
             Load(plan.seed, is_full=plan.is_full),
@@ -114,18 +117,20 @@ class _Run:
         )
         watching = cluster.background(observer.run())
         load.start()
-        began = asyncio.get_running_loop().time()
+        began = now()
         for fault in plan.faults:
-            await asyncio.sleep(began + fault.at - asyncio.get_running_loop().time())
+            await asyncio.sleep(began + fault.at - now())
             injector.inject(fault)
-        await asyncio.sleep(began + STORM_SECONDS - asyncio.get_running_loop().time())
+        await asyncio.sleep(began + STORM_SECONDS - now())
+        # By the sum of its sleeps, which rounding leaves a little short.
+        self.storm_seconds = round(now() - began, 6)
         load.is_storm = injector.is_storm = False
         await self._settle(cluster, injector, load)
         watching.cancel()
         self.counts = {**load.counts, **observer.counts}
         self.faults = dict(injector.counts)
         self.permits_loss = power.permits_loss
-        self._judge(load, observer, cluster)
+        self._judge(load, observer, cluster, power)
 
     async def _create_topics(self, cluster: SimCluster) -> None:
         await cluster.create_topic(_REPLICAS)
@@ -160,13 +165,16 @@ class _Run:
         except (KafkaError, TimeoutError) as error:
             self.violations.append(f"no-progress: reading everything in the end: {error!r}")
 
-    def _judge(self, load: Load, observer: Observer, cluster: SimCluster) -> None:
+    def _judge(self, load: Load, observer: Observer, cluster: SimCluster, power: PowerLog) -> None:
         records = checker.check(load.records)
         txns = transactions.check(load.transactions, transactions.Bounds(hung_seconds=1e9))
         found: list[Any] = [*records.anomalies, *txns.anomalies]
         anomalies = [(each.kind, f"{each.partition} {each.text}") for each in found]
         anomalies += [("stale-offset", each) for each in load.stale]
         self.violations += violations(anomalies, permits_loss=self.permits_loss)
+        if power.overlapped_at is not None:
+            later = checker.check(history_after(load.records, power.overlapped_at)).anomalies
+            self.violations += [f"{each.kind}: {each.partition} {each.text}" for each in later]
         self.violations += observer.reigns.violations
         self.violations += [f"fault: {each}" for each in cluster.faults]
 
