@@ -11,13 +11,22 @@ import pytest
 
 from tests.sim.campaign.plan import plan_of
 from tests.sim.campaign.play import Result
-from tests.sim.run import PROFILES, Ledger, failure_line, parse_seeds, report
+from tests.sim.run import PROFILES, Ledger, failure_line, parse_seeds, report, run_seed
 
 _TRACE = "import sys; from tests.sim.run import run_seed; print(run_seed(4, sys.argv[1])._replace(cpu_seconds=0))"
 
 
 def result(seed: int, *violations: str) -> Result:
     return Result(seed, list(violations), 1, {"acked": 100, "committed": 1}, {"kill": 1}, False, 1.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("profile", "seed"), [*(("replication", seed) for seed in range(8)), *(("full", seed) for seed in range(4))]
+)
+def test_seed_ends_without_violations(profile: str, seed: int) -> None:
+    played = run_seed(seed, profile)
+    assert played.violations == [], failure_line(played, profile)
+    assert played.counted
 
 
 @pytest.mark.parametrize("profile", PROFILES)
