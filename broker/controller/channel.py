@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from minikafka.broker.controller.gate import Gate
@@ -240,7 +241,7 @@ class Channel:
             raise
 
     async def _tell_stops(self) -> None:
-        stops, self._stops = self._stops, {}
+        stops, self._stops = _split(self._stops, PARTITIONS_MAX)
         try:
             request = StopReplicaRequest(**self._fence(), partitions=list(stops.values()))
             answer = await self._ask(request, StopReplicaResponse)
@@ -305,11 +306,13 @@ class Channel:
 
 
 def _split(items: dict[Name, _V], size: int) -> tuple[dict[Name, _V], dict[Name, _V]]:
-    """So many of the first, and the rest."""
+    """So many of the first, and the rest; costs what is taken."""
     if len(items) <= size:
         return items, {}
-    listed = list(items.items())
-    return dict(listed[:size]), dict(listed[size:])
+    first = dict(islice(items.items(), size))
+    for name in first:
+        del items[name]
+    return first, items
 
 
 def _announce(listening: Iterable[asyncio.Future[None]]) -> None:

@@ -25,7 +25,7 @@ from minikafka.broker.controller.leaders import Leaders
 from minikafka.broker.controller.loading import read_brokers, read_log_dir_events, read_topic_names, read_topics
 from minikafka.broker.controller.reassignment import Reassignments
 from minikafka.broker.controller.state import Cluster, Name, Partition
-from minikafka.broker.controller.writer import Writer
+from minikafka.broker.controller.writer import Writer, chunks
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.network.net import Net
 from minikafka.broker.statistics import ControllerStatistics
@@ -38,6 +38,7 @@ from minikafka.broker.zookeeper.topic_nodes import (
     NO_LEADER,
     TOPICS,
     Assignment,
+    StateNode,
     delete_topic_path,
     topic_path,
 )
@@ -58,6 +59,8 @@ _LET_GO_SECONDS: Final = 1.0
 _SERVING_SECONDS: Final = 1.0
 """How long the rest of the cluster may have to wait to hear of a new partition until its replicas are ready."""
 
+_STARTED_AT_ONCE: Final = 200
+"""Partitions whose first states are made in one turn of the loop: a few milliseconds."""
 
 _BALANCE_SECONDS: Final = 5.0
 
@@ -338,22 +341,32 @@ class Controller:
     # ---------------------------------------------------------------------------------------------- partitions
 
     async def _start_partitions(self) -> None:
-        """Give new partitions a leader, as far as they have a live replica."""
-        changes = []
-        for each in self.cluster.partitions():
-            if each.version < 0:
-                state = election.first_state(each.assignment, partial(self.cluster.is_online, each.name), self.epoch)
-                changes += [] if state is None else [(each, self.cluster.completed(each, state))]
-        if not changes:
-            return
-        found = await self._writer.create_states(changes)
-        if found:
-            # Somebody made them before, so there may be logs of them.
-            await self._leaders.repair(found)
-            self._channels.tell_roles(found)
-        started = [each for each, _ in changes if each.state is not None]
-        heard = self._channels.tell_roles([each for each in started if each not in found], is_new=True)
-        self._work.spawn(self._announce(started, heard), "announcing partitions")
+        """Give new partitions a leader, as far as they have a live replica.
+
+        Some at a time: each write lets the loop get on with its other work. Replicas begin at once, and the cluster
+        hears of all at the end, so that a new topic is seen with all its partitions.
+        """
+        new, started, heard = [each for each in self.cluster.partitions() if each.version < 0], [], []
+        for some in chunks(new, _STARTED_AT_ONCE):
+            changes = [(each, state) for each in some if (state := self._first_state(each)) is not None]
+            if not changes:
+                await asyncio.sleep(0)
+                continue
+            existing = dict.fromkeys(await self._writer.create_states(changes))
+            if existing:
+                # Somebody made them before, so there may be logs of them.
+                await self._leaders.repair(existing)
+                self._channels.tell_roles(existing)
+            made = [each for each, _ in changes if each.state is not None]
+            heard += self._channels.tell_roles([each for each in made if each not in existing], is_new=True)
+            started += made
+        if started:
+            self._work.spawn(self._announce(started, heard), "announcing partitions")
+
+    def _first_state(self, partition: Partition) -> StateNode | None:
+        is_online = partial(self.cluster.is_online, partition.name)
+        state = election.first_state(partition.assignment, is_online, self.epoch)
+        return None if state is None else self.cluster.completed(partition, state)
 
     async def _announce(self, partitions: list[Partition], heard: list[asyncio.Future[None]]) -> None:
         """Tell everybody of new partitions when their replicas are ready."""

@@ -197,10 +197,11 @@ class Writer:
 
     async def create_states(self, changes: Changes) -> list[Partition]:
         """Write the first states of partitions; those of which there was one already, which is taken over."""
+        topics = {partition.topic: None for partition, _ in changes}
         there = {
-            partitions_path(partition.topic.name)
-            for partition, _ in changes
-            if any(each.state is not None for each in partition.topic.partitions.values())
+            partitions_path(topic.name)
+            for topic in topics
+            if any(each.state is not None for each in topic.partitions.values())
         }
         # One after the other: they make the same nodes above.
         for some in chunks(changes, WRITE_PARTITIONS_MAX):

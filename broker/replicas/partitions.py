@@ -11,6 +11,7 @@ is set aside under another name: data is not deleted because somebody did not me
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
@@ -94,6 +95,8 @@ class Partitions:
         self._config = config
         self._metadata = metadata
         self._clock = clock
+        # Replicas that are here, by topic.
+        self._counts: Counter[str] = Counter()
         # Replicas that should be here and cannot be used.
         self._broken: set[Name] = set()
         self._turns = Turns(work)
@@ -235,6 +238,7 @@ class Partitions:
             self.statistics.topic(state.topic),
             self._keepers,
         )
+        self._counts[name[0]] += name not in self.all
         self.all[name] = partition
         return partition
 
@@ -295,7 +299,9 @@ class Partitions:
             partition.take_offline()
             self.flusher.cut_off(partition.log)
             self.on_role_changed(partition)
-            if not any(topic == name[0] for topic, _ in self.all):
+            self._counts[name[0]] -= 1
+            if not self._counts[name[0]]:
+                del self._counts[name[0]]
                 self.statistics.forget_topic(name[0])
 
     # ---------------------------------------------------------------------------------------------- failures

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from minikafka.broker.work import Work
 
 _T = TypeVar("_T")
+
+BEGUN_AT_ONCE: Final = 100
+"""Pieces of work that begin in one turn of the loop: some milliseconds, if each opens a log."""
 
 
 class Turns:
@@ -44,8 +47,20 @@ class Turns:
 
 
 async def all_of(works: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """What came of all of them, when all have ended: a fault of one does not leave the others to go on unseen."""
-    tasks = [asyncio.ensure_future(each) for each in works]
+    """What came of all of them, when all have ended: a fault of one does not leave the others to go on unseen.
+
+    They begin in order, so many in a turn of the loop: there may be ten thousand, and others are not to wait for all.
+    """
+    tasks: list[asyncio.Task[_T]] = []
+    try:
+        for work in works:
+            tasks.append(asyncio.ensure_future(work))
+            if len(tasks) % BEGUN_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        raise
     if tasks:
         await asyncio.gather(*tasks, return_exceptions=True)
-    return [each.result() for each in tasks]
+    return [task.result() for task in tasks]

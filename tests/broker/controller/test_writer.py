@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from minikafka.broker.controller.state import Cluster
+from collections.abc import ValuesView
+
+import pytest
+
+from minikafka.broker.controller.state import Cluster, Partition
 from minikafka.broker.controller.writer import Move, Writer
 from minikafka.broker.zookeeper.coord import Create, Session, SessionState
 from minikafka.broker.zookeeper.election import elect
@@ -10,6 +14,35 @@ from minikafka.broker.zookeeper.registration import ensure_path
 from minikafka.broker.zookeeper.topic_nodes import Assignment, StateNode, TopicNode, state_path, topic_path
 from tests.sim.memory_coord import MemoryCoord
 from tests.sim.memory_zookeeper import MemoryZooKeeper
+
+
+class CountedPartitions(dict[int, Partition]):
+    """The partitions of a topic; counts how often somebody looks through all of them."""
+
+    scans = 0
+
+    def values(self) -> ValuesView[Partition]:
+        self.scans += 1
+        return super().values()
+
+
+@pytest.mark.parametrize("count", [100, 200, 400])
+async def test_create_states_looks_once_through_the_partitions_of_a_topic(count: int) -> None:
+    coord = MemoryCoord(MemoryZooKeeper())
+    await coord.start()
+    held = await elect(coord, 1, 0)
+    assert held is not None
+    for path in ("/brokers/topics", topic_path("t")):
+        await ensure_path(coord, path)
+    node = TopicNode(bytes(16), {index: Assignment((1,)) for index in range(count)})
+    partitions = Cluster().put_topic("t", node, 0)
+    topic = partitions[0].topic
+    topic.partitions = counted = CountedPartitions(topic.partitions)
+    state = StateNode(1, 0, (1,), held.epoch)
+    assert await Writer(coord, held).create_states([(each, state) for each in partitions]) == []
+    assert all(each.state == state for each in partitions)
+    assert counted.scans == 1
+    await coord.close()
 
 
 async def test_delete_tree_leaves_alone_what_was_made_meanwhile() -> None:

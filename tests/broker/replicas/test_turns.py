@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from minikafka.broker.replicas.turns import Turns, all_of
+from minikafka.broker.replicas.turns import BEGUN_AT_ONCE, Turns, all_of
 from minikafka.broker.work import LoopWork
 
 
@@ -65,3 +65,28 @@ async def test_a_fault_of_one_waits_for_the_others(work: LoopWork) -> None:
     with pytest.raises(ValueError):
         await both
     assert stage.ended == ["other"]
+
+
+async def test_all_of_begins_a_bounded_number_in_a_turn_of_the_loop() -> None:
+    begun = 0
+
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+
+    # Asked for first, so it is woken first: whatever begins in a turn has begun by then.
+    largest, is_over = 0, False
+
+    async def watch() -> None:
+        nonlocal largest
+        before = 0
+        while not is_over:
+            await asyncio.sleep(0)
+            largest, before = max(largest, begun - before), begun
+
+    watching = asyncio.ensure_future(watch())
+    await all_of(work() for _ in range(10 * BEGUN_AT_ONCE))
+    is_over = True
+    await watching
+    assert begun == 10 * BEGUN_AT_ONCE
+    assert largest <= BEGUN_AT_ONCE
