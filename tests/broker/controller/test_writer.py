@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ValuesView
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ class CountedPartitions(dict[int, Partition]):
 
     scans = 0
 
-    def values(self) -> ValuesView[Partition]:
+    def values(self) -> Any:
         self.scans += 1
         return super().values()
 
