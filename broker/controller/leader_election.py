@@ -51,11 +51,12 @@ def repaired(
     controller_epoch: int,
     *,
     unclean: bool,
+    min_isr: int,
 ) -> StateNode | None:
     """After brokers came or went: a leader that lives, and an ISR without those that are not who they were.
 
     Without a leader in sync one may be taken that is not, if losing records is preferred to not being available. It
-    then is the whole ISR.
+    then is the whole ISR. `min_isr` is the `min.insync.replicas` of the topic.
     """
     # A broker that is not a replica any more does not count, however alive.
     isr = tuple(each for each in state.isr if each in assignment.replicas and standing(each) is Standing.SAME)
@@ -65,10 +66,12 @@ def repaired(
         leader = _first(assignment.replicas, isr.__contains__)
     if leader is not None:
         return _changed(state, leader, isr, controller_epoch, standing)
-    heir = _first(assignment.replicas, lambda each: standing(each) is not Standing.AWAY) if unclean else None
+    heir = _last_leader(assignment, state, standing)
+    if heir is None and unclean:
+        heir = _first(assignment.replicas, lambda each: standing(each) is not Standing.AWAY)
     if heir is not None:
-        epoch = state.leader_epoch + 1
-        return StateNode(heir, epoch, (heir,), controller_epoch, is_recovering=True, unclean_epoch=epoch)
+        may_lose = unclean or min(min_isr, len(assignment.replicas)) > 1
+        return _recovering(state, heir, controller_epoch, may_lose=may_lose)
     expected = tuple(each for each in state.isr if standing(each) is not Standing.LOST)
     return _changed(state, NO_LEADER, expected or state.isr, controller_epoch)
 
@@ -76,21 +79,34 @@ def repaired(
 def _eligible(assignment: Assignment, state: StateNode, standing: Callable[[int], Standing]) -> tuple[int, ...]:
     """The ISR when nobody of the last one goes on: those that have all that is committed.
 
-    Members of it that came back and have lost nothing, or else one of the eligible leader replicas. If every one of
-    them came back from an unclean stop, who led last is the best there is, or who is there (KIP-966). As long as one of
-    them is away it may have everything, and is waited for.
+    Members of it that came back and have lost nothing, or else one of the eligible leader replicas.
     """
     back = tuple(each for each in state.isr if each in assignment.replicas and standing(each) is Standing.KEPT)
     if back:
         return back
     whole = (Standing.SAME, Standing.KEPT)
     heir = _first(assignment.replicas, lambda each: each in state.elr and standing(each) in whole)
-    members = [each for each in assignment.replicas if each in state.isr or each in state.elr]
-    if heir is None and members and all(standing(each) is Standing.LOST for each in members):
-        last = state.last_leader if state.leader == NO_LEADER else state.leader
-        is_there = last in assignment.replicas and standing(last) is not Standing.AWAY
-        heir = last if is_there else members[0]
     return () if heir is None else (heir,)
+
+
+def _last_leader(assignment: Assignment, state: StateNode, standing: Callable[[int], Standing]) -> int | None:
+    """The leader if every replica that might have all that is committed came back from an unclean stop (KIP-966).
+
+    Who led last is the best there is, or who is there. As long as one of them is away it may have everything, and is
+    waited for.
+    """
+    members = [each for each in assignment.replicas if each in state.isr or each in state.elr]
+    if not members or any(standing(each) is not Standing.LOST for each in members):
+        return None
+    last = state.last_leader if state.leader == NO_LEADER else state.leader
+    is_there = last in assignment.replicas and standing(last) is not Standing.AWAY
+    return last if is_there else members[0]
+
+
+def _recovering(state: StateNode, leader: int, controller_epoch: int, *, may_lose: bool) -> StateNode:
+    """A leader that may miss what was committed; `may_lose`: followers may truncate what was, up to its epoch."""
+    new = again(state, leader, (leader,), controller_epoch)
+    return new._replace(is_recovering=True, unclean_epoch=new.leader_epoch if may_lose else state.unclean_epoch)
 
 
 def without_leaving(

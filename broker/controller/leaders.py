@@ -69,7 +69,7 @@ class Leaders:
         left = list(partitions)
         while left:
             changes = self._changes(left, rule)
-            if await self._learn_min_isr(each.topic.name for each, new in changes if new.elr):
+            if await self._learn_min_isr(each.topic.name for each, new in changes if new.elr or new.is_recovering):
                 changes = self._changes(left, rule)
             before = {each: each.leader for each, _ in changes}
             left = await self._writer.write_states(changes)
@@ -141,7 +141,8 @@ class Leaders:
 
     def _with_leader(self, partition: Partition, state: StateNode, *, unclean: bool) -> StateNode | None:
         standing = partial(self._cluster.standing, partition)
-        return election.repaired(partition.assignment, state, standing, self._epoch, unclean=unclean)
+        min_isr = self._cluster.min_isr(partition.topic.name)
+        return election.repaired(partition.assignment, state, standing, self._epoch, unclean=unclean, min_isr=min_isr)
 
     def _repaired(self, partition: Partition, state: StateNode) -> StateNode | None:
         new = self._with_leader(partition, state, unclean=False)

@@ -6,8 +6,8 @@ epoch that is not above it, and then asked again. It is never cut to the high wa
 fetch late.
 
 What is below the high watermark was committed. To cut it off would lose what was acknowledged, so that is done only
-where the topic allows a leader that was not in sync, or somebody has asked for one after our last record was written;
-else this replica stops and says so.
+where the topic allows a leader that was not in sync, or where one was elected after our last record was written, on
+request or because no better one was left (`leader_election`); else this replica stops and says so.
 """
 
 from __future__ import annotations

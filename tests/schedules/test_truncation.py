@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from minikafka.broker.controller import leader_election
 from minikafka.broker.controller.state import Cluster
 from minikafka.broker.replicas import reading
 from minikafka.broker.replicas.partition import Partition
@@ -20,9 +21,9 @@ from minikafka.protocol.control import PartitionState
 from minikafka.protocol.messages.fetch import EpochEndOffset
 from minikafka.storage.log import Log
 from minikafka.storage.trimming import truncate_to
-from tests.schedules.stage import Attempt, must_agree, must_fail, must_hold, play
+from tests.schedules.stage import Attempt, must, must_agree, must_fail, must_hold, play
 from tests.sim.clock import WALL_MS
-from tests.sim.cluster import SimCluster
+from tests.sim.cluster import NotSo, SimCluster
 
 L, F, G, C = 1, 2, 3, 4
 
@@ -187,6 +188,63 @@ def committed_or_not_it_is_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Following, "_truncate", _truncate)
 
 
+async def _lose_power_together(cluster: SimCluster) -> None:
+    """G leaves the ISR of a topic in which two have to be in sync; it knows that m1 is committed. Then L and F lose
+    power and all that they had, and L leads.
+    """
+    await cluster.create_topic()
+    for each in (L, F):
+        cluster.nodes[each].disk.settle()
+    await cluster.client.produce(L, b"m1")
+    await cluster.until(lambda: cluster.partition(G).log.high_watermark == 1)
+    cluster.cut(L, G)
+    await cluster.client.produce(L, b"m2")
+    await cluster.until_in_sync(L, F)
+    for each in (L, F):
+        cluster.kill(each, power=True)
+    await cluster.until(lambda: cluster.state().leader == -1)
+    for each in (L, F):
+        await cluster.boot(each)
+    await cluster.until_leads(L)
+    assert cluster.values(L) == []
+
+
+async def leader_after_overlapping_power_losses_is_followed() -> None:
+    """Everybody who had all that was committed has lost power. G has m1, which no leader has any more. It follows all
+    the same, and the ISR becomes whole.
+    """
+    cluster = await SimCluster.start(4)
+    await _lose_power_together(cluster)
+    cluster.network.heal_all()
+    await cluster.client.produce(L, b"m3", acks=1)
+    try:
+        await cluster.until_in_sync(L, F, G)
+    except NotSo:
+        must(False, f"the ISR does not become whole: {cluster.state()}")
+    await must_agree(cluster, L, F, G)
+    assert cluster.values(G) == [b"m3"]
+    assert not cluster.state().is_recovering
+
+
+async def replica_that_was_away_for_long_follows_it() -> None:
+    """The same if G comes back only when L and F are in sync for long, and F leads by a clean election."""
+    cluster = await SimCluster.start(4)
+    await _lose_power_together(cluster)
+    cluster.kill(G)
+    await cluster.until_in_sync(L, F)
+    await cluster.client.produce(L, b"m3")
+    await cluster.stop(L)
+    await cluster.until_leads(F)
+    cluster.network.heal_all()
+    await cluster.boot(G)
+    await cluster.boot(L)
+    try:
+        await cluster.until_in_sync(L, F, G)
+    except NotSo:
+        must(False, f"the ISR does not become whole: {cluster.state()}")
+    await must_agree(cluster, L, F, G)
+
+
 async def unclean_leader_may_be_followed() -> None:
     """Where the topic prefers availability, the same replica follows, and ends with what its leader has."""
     cluster = await SimCluster.start(4)
@@ -275,6 +333,11 @@ def _without_unclean_epoch(wire_state: Callable[..., PartitionState]) -> Callabl
     return lambda *args, **named: replace(wire_state(*args, **named), unclean_epoch=-1)
 
 
+def one_power_loss_is_enough(patch: pytest.MonkeyPatch) -> None:
+    recovering = leader_election._recovering
+    patch.setattr(leader_election, "_recovering", lambda *args, **_: recovering(*args, may_lose=True))
+
+
 def who_was_asked_for_may_do_anything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Following, "_may_lose_committed", property(lambda self: self.partition.unclean_epoch >= 0))
 
@@ -287,6 +350,8 @@ STORIES: list[Any] = [
     failover_and_back,
     failover_and_back_without_a_record,
     leader_that_lost_its_tail,
+    leader_after_overlapping_power_losses_is_followed,
+    replica_that_was_away_for_long_follows_it,
     unclean_leader_may_be_followed,
     unclean_leader_by_request_is_followed,
     leader_that_lost_its_tail_after_an_unclean_one,
@@ -298,6 +363,9 @@ MUTANTS: list[Any] = [
     (failover_and_back, cut_only_where_the_leader_says),
     (failover_and_back_without_a_record, epochs_begin_with_a_record),
     (leader_that_lost_its_tail, committed_or_not_it_is_cut),
+    (leader_that_lost_its_tail, one_power_loss_is_enough),
+    (leader_after_overlapping_power_losses_is_followed, who_was_asked_for_is_forgotten),
+    (replica_that_was_away_for_long_follows_it, who_was_asked_for_is_forgotten),
     (unclean_leader_by_request_is_followed, who_was_asked_for_is_forgotten),
     (leader_that_lost_its_tail_after_an_unclean_one, who_was_asked_for_may_do_anything),
 ]

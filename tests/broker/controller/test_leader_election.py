@@ -69,10 +69,10 @@ def test_repairs(before: StateNode, alive: set[int], unclean: bool, after: State
         return Standing.SAME if broker_id in alive else Standing.AWAY
 
     replicas = Assignment((1, 2, 3))
-    assert repaired(replicas, before, standing, EPOCH, unclean=unclean) == after
+    assert repaired(replicas, before, standing, EPOCH, unclean=unclean, min_isr=2) == after
     if after is not None:
         # What was decided once is not decided again.
-        assert repaired(replicas, after, standing, EPOCH, unclean=unclean) is None
+        assert repaired(replicas, after, standing, EPOCH, unclean=unclean, min_isr=2) is None
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_repairs(before: StateNode, alive: set[int], unclean: bool, after: State
         (state(NO_LEADER, 1, 2, 3), (), 1, "laa", decided(NO_LEADER, 2, 3)),
         (state(NO_LEADER, 2, 3), (), 1, "lla", decided(NO_LEADER, 3)),
         # Nobody is left to wait for: who led last, or who is there.
-        (state(NO_LEADER, 3), (), 1, "lll", decided(1, 1)),
-        (state(NO_LEADER, 3), (), 1, "all", decided(3, 3)),
-        (state(NO_LEADER, 1), (), 1, "lss", decided(1, 1)),
-        (state(NO_LEADER, 2), (3,), 2, "sll", decided(2, 2)),
+        (state(NO_LEADER, 3), (), 1, "lll", decided(1, 1, recovering=True, unclean_epoch=6)),
+        (state(NO_LEADER, 3), (), 1, "all", decided(3, 3, recovering=True, unclean_epoch=6)),
+        (state(NO_LEADER, 1), (), 1, "lss", decided(1, 1, recovering=True, unclean_epoch=6)),
+        (state(NO_LEADER, 2), (3,), 2, "sll", decided(2, 2, recovering=True, unclean_epoch=6)),
     ],
 )
 def test_repair_after_restarts(
@@ -108,8 +108,27 @@ def test_repair_after_restarts(
     letters = {"a": Standing.AWAY, "s": Standing.SAME, "k": Standing.KEPT, "l": Standing.LOST}
     found = {broker_id: letters[letter] for broker_id, letter in enumerate(standings, 1)}
     known = before._replace(elr=elr, last_leader=last_leader)
-    new = repaired(Assignment((1, 2, 3)), known, found.__getitem__, EPOCH, unclean=False)
+    new = repaired(Assignment((1, 2, 3)), known, found.__getitem__, EPOCH, unclean=False, min_isr=2)
     assert (None if new is None else new._replace(elr=(), last_leader=-1)) == after
+
+
+@pytest.mark.parametrize(
+    ("replicas", "min_isr", "unclean", "unclean_epoch"),
+    [
+        # One host alone was in trouble: what the others have as committed stays, unless availability is preferred.
+        ((1, 2, 3), 1, False, 3),
+        ((1, 2, 3), 1, True, 6),
+        ((1, 2, 3), 2, False, 6),
+        # More replicas in sync than there are cannot be asked for.
+        ((1,), 2, False, 3),
+    ],
+)
+def test_election_after_unclean_stops_permits_truncation(
+    replicas: tuple[int, ...], min_isr: int, unclean: bool, unclean_epoch: int
+) -> None:
+    before = state(1, 1, unclean_epoch=3)
+    new = repaired(Assignment(replicas), before, lambda _: Standing.LOST, EPOCH, unclean=unclean, min_isr=min_isr)
+    assert new == decided(1, 1, recovering=True, unclean_epoch=unclean_epoch)
 
 
 @pytest.mark.parametrize(
