@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final, NamedTuple
 
 from minikafka.broker.clock import Clock
+from minikafka.broker.replicas.commits import Promise
 from minikafka.broker.replicas.leadership import Leadership
-from minikafka.broker.replicas.partition import ACKS_ALL, Partition, Promise
+from minikafka.broker.replicas.partition import ACKS_ALL, Partition
 from minikafka.broker.replicas.waiting import CommitWait
 from minikafka.broker.work import Work
 from minikafka.protocol.compression import Compression

@@ -23,7 +23,8 @@ from minikafka.broker.endpoints import Leaders
 from minikafka.broker.handlers.produce_again import Repeats
 from minikafka.broker.network.connection import Connection
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
-from minikafka.broker.replicas.partition import Partition, Promise
+from minikafka.broker.replicas.commits import Promise
+from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replicas.waiting import CommitWait
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import (

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from minikafka.broker.clock import Clock
 from minikafka.broker.network.connection import Parts, Reply
 from minikafka.broker.network.dispatch import Call
-from minikafka.broker.replicas.partition import Promise
+from minikafka.broker.replicas.commits import Promise
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.replicas.waiting import CommitWait
 from minikafka.protocol.errors import DecodeError, KafkaError

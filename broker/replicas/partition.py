@@ -10,10 +10,11 @@ the role compares `leader_epoch`.
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from minikafka.broker.config.topic import TopicConfig
 from minikafka.broker.replicas.bound import Bound
+from minikafka.broker.replicas.commits import CommitQueue, Promise
 from minikafka.broker.replicas.keepers import Keepers
 from minikafka.broker.replicas.leadership import NO_BROKER_EPOCH, FollowerFetch, Leadership, Moment
 from minikafka.broker.statistics import TopicStatistics
@@ -23,7 +24,6 @@ from minikafka.protocol.errors import (
     FencedLeaderEpochError,
     KafkaError,
     KafkaStorageError,
-    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OutOfOrderSequenceNumberError,
@@ -86,6 +86,7 @@ class Partition:
         self.is_offline = False
         # Whoever waits, in the order in which they came.
         self.watchers: dict[Watcher, None] = {}
+        self.commits = CommitQueue()
         self.appended_bytes = 0
         self.min_isr = 1
         self.reconfigure(config)
@@ -208,7 +209,7 @@ class Partition:
                 self.log.update_high_watermark(self.log.log_end_offset)
             elif len(leadership.maximal_isr) == 1:
                 self.advance_high_watermark()
-            if self.watchers:
+            if self.watchers or self.commits:
                 self.wake()
         return appended
 
@@ -360,6 +361,8 @@ class Partition:
         """Something changed: whoever waits looks again."""
         for watcher in list(self.watchers):
             watcher.on_change(self)
+        if self.commits:
+            self.commits.settle(self.leadership, self.log.high_watermark, self.own_end_offset)
 
     def disk_failure(self, error: StorageError) -> KafkaStorageError:
         """The directory goes offline with all that is in it."""
@@ -373,28 +376,3 @@ class Partition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
-
-
-class Promise(NamedTuple):
-    """A batch that counts as written when it is where its producer wants it; `offset` is the one after its last."""
-
-    partition: Partition
-    leader_epoch: int
-    offset: int
-    is_for_all: bool
-    """All in-sync replicas must have it, not only this one on its disk."""
-
-    def outcome(self) -> KafkaError | bool:
-        """True if it is kept, False if that is open, an error if it cannot be kept any more."""
-        partition = self.partition
-        leadership = partition.leadership
-        if leadership is None or partition.leader_epoch != self.leader_epoch:
-            # Another leader may have other records at these offsets, whatever the high watermark says.
-            return NotLeaderOrFollowerError(f"{partition}: leadership moved before all replicas had the batch")
-        if not self.is_for_all:
-            return partition.own_end_offset >= self.offset
-        if partition.log.high_watermark < self.offset:
-            return False
-        if len(leadership.isr) < partition.min_isr:
-            return NotEnoughReplicasAfterAppendError(f"{partition}: {len(leadership.isr)} in-sync replicas are left")
-        return True

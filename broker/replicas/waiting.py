@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
+from minikafka.broker.replicas.commits import Pending, Promise
 from minikafka.broker.replicas.leadership import Leadership
-from minikafka.broker.replicas.partition import Partition, Promise
+from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.errors import KafkaError, RequestTimedOutError
 
 Key: TypeAlias = tuple[str | bytes, int]
@@ -135,15 +136,14 @@ class CommitWait:
     """A produce request that waits for its batches to be where they have to be."""
 
     def __init__(self, promises: Iterable[Promise]) -> None:
-        self._open = list(promises)
         self.errors: dict[Partition, KafkaError] = {}
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._partitions = list(dict.fromkeys(each.partition for each in self._open))
-        for partition in self._partitions:
-            partition.watchers[self] = None
+        self._open = {each.partition.commits.add(each, self._on_outcome): None for each in promises}
 
-    def on_change(self, partition: Partition) -> None:
-        self._settle()
+    def _on_outcome(self, pending: Pending, outcome: KafkaError | bool) -> None:
+        del self._open[pending]
+        if isinstance(outcome, KafkaError):
+            self.errors[pending.promise.partition] = outcome
         if not self._open:
             self._stop_waiting()
 
@@ -155,24 +155,18 @@ class CommitWait:
         """The partitions for which it did not come to that, with the reason."""
         timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop_waiting)
         try:
-            self._settle()
+            # What was settled before it was in the queue.
+            for pending in list(self._open):
+                if outcome := pending.promise.outcome():
+                    pending.promise.partition.commits.remove(pending)
+                    self._on_outcome(pending, outcome)
             if self._open:
                 await self._future
-                self._settle()
         finally:
             timer.cancel()
-            for partition in self._partitions:
-                partition.watchers.pop(self, None)
-        for promise in self._open:
-            self.errors[promise.partition] = RequestTimedOutError(f"{promise.partition}: not replicated in time")
+            for pending in self._open:
+                pending.promise.partition.commits.remove(pending)
+        for pending in self._open:
+            partition = pending.promise.partition
+            self.errors[partition] = RequestTimedOutError(f"{partition}: not replicated in time")
         return self.errors
-
-    def _settle(self) -> None:
-        still_open = []
-        for promise in self._open:
-            outcome = promise.outcome()
-            if isinstance(outcome, KafkaError):
-                self.errors[promise.partition] = outcome
-            elif not outcome:
-                still_open.append(promise)
-        self._open = still_open

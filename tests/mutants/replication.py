@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant
 
 _PARTITION: Final = "broker/replicas/partition.py"
 _PARTITIONS: Final = "broker/replicas/partitions.py"
+_COMMITS: Final = "broker/replicas/commits.py"
 _LEADERSHIP: Final = "broker/replicas/leadership.py"
 _ISR: Final = "broker/replication/isr.py"
 _LEADER: Final = "tests/broker/replicas/test_leadership.py tests/broker/replicas/test_partitions.py"
@@ -37,7 +38,7 @@ MUTANTS: Final = (
     Mutant(
         3,
         "minisr-at-completion",
-        _PARTITION,
+        _COMMITS,
         "        if len(leadership.isr) < partition.min_isr:\n            return NotEnoughReplicasAfter",
         "        if False:\n            return NotEnoughReplicasAfter",
         "A produce request that waits fails when the ISR shrinks below min.insync.replicas.",
@@ -100,7 +101,7 @@ MUTANTS: Final = (
     Mutant(
         14,
         "promise-ignores-epoch",
-        _PARTITION,
+        _COMMITS,
         "if leadership is None or partition.leader_epoch != self.leader_epoch:",
         "if leadership is None:",
         "A produce request that waits is not acknowledged in a later leader epoch.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants import control_plane, coordinators, log, replication
+from tests.mutants import control_plane, coordinators, log, network, replication
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
-    sorted((*replication.MUTANTS, *control_plane.MUTANTS, *log.MUTANTS, *coordinators.MUTANTS))
+    sorted((*replication.MUTANTS, *control_plane.MUTANTS, *log.MUTANTS, *coordinators.MUTANTS, *network.MUTANTS))
 )

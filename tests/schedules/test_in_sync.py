@@ -12,8 +12,9 @@ import pytest
 
 from minikafka.broker.controller import proposals
 from minikafka.broker.controller.state import Cluster
+from minikafka.broker.replicas.commits import Promise
 from minikafka.broker.replicas.leadership import Leadership
-from minikafka.broker.replicas.partition import Partition, Promise
+from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.zookeeper.topic_nodes import StateNode
 from minikafka.protocol.control import ProposedPartition
 from minikafka.protocol.errors import RequestTimedOutError

@@ -12,7 +12,8 @@ import pytest
 
 from minikafka.broker.handlers import list_offsets
 from minikafka.broker.replicas import reading
-from minikafka.broker.replicas.partition import Partition, Promise
+from minikafka.broker.replicas.commits import Promise
+from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.replication.following import Following
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.errors import (

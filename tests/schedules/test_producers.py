@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from minikafka.broker.replicas.commits import Promise
 from minikafka.broker.replicas.early import PATIENCE_MS, EarlyBatches
-from minikafka.broker.replicas.partition import Partition, Promise
+from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.control import PartitionState
 from minikafka.protocol.errors import (
     NotEnoughReplicasError,

@@ -13,7 +13,8 @@ from minikafka.broker.context import Context
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.transactions.transaction import Name
 from minikafka.broker.internal_topics import GROUP_OFFSETS
-from minikafka.broker.replicas.partition import ACKS_ALL, Partition, Promise
+from minikafka.broker.replicas.commits import Promise
+from minikafka.broker.replicas.partition import ACKS_ALL, Partition
 from minikafka.broker.replicas.waiting import CommitWait
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.records.batch import BatchView
