@@ -16,8 +16,8 @@ from minikafka.spark_jobs.catalog import Catalog, LossPolicy, resolve_end, resol
 from minikafka.spark_jobs.errors import BadOption
 from minikafka.spark_jobs.link import link_to
 from minikafka.spark_jobs.options import SourceOptions
-from minikafka.spark_jobs.partition import RangePartition
-from minikafka.spark_jobs.planning import OffsetRange, make_ranges, split_ranges
+from minikafka.spark_jobs.partition import BrokerPartition
+from minikafka.spark_jobs.planning import OffsetRange, make_ranges, make_tasks
 from minikafka.spark_jobs.rows import arrow_batches
 
 _RANGES_AHEAD: Final = 4
@@ -47,12 +47,12 @@ def plan(options: SourceOptions, catalog: Catalog) -> list[OffsetRange]:
             policy.report(f"{tp.topic}-{tp.partition} ends at {latest[tp]}, and was to be read up to {stop[tp]}")
         first[tp] = policy.clip(tp, start[tp], earliest[tp])
         last[tp] = min(stop[tp], latest[tp])
-    return split_ranges(make_ranges(first, last), options.partitions_min, options.records_per_partition_max)
+    return make_ranges(first, last, catalog.topic_ids())
 
 
 def read_from_broker(options: SourceOptions, *ranges: OffsetRange) -> Iterator[Any]:
     """The rows of ranges as Arrow batches; called in workers, whose connections live on."""
-    link, policy = link_to(options.config), LossPolicy(options.fail_on_data_loss)
+    link, policy = link_to(options.task_config), LossPolicy(options.fail_on_data_loss)
     readers = (RangeReader(link, policy, wanted).begin() for wanted in ranges)
     begun = deque(islice(readers, _RANGES_AHEAD))
     for wanted in ranges:
@@ -70,11 +70,13 @@ class BrokerBatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        catalog = BrokerCatalog(link_to(self._options.config), self._options)
-        return [RangePartition(each) for each in plan(self._options, catalog)]
+        options = self._options
+        ranges = plan(options, BrokerCatalog(link_to(options.config), options))
+        tasks = make_tasks(ranges, options.partitions_min, options.records_per_partition_max)
+        return [BrokerPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         # Where there are no partitions at all, Spark reads one that is None.
-        if not isinstance(partition, RangePartition):
+        if not isinstance(partition, BrokerPartition):
             return iter(())
-        return read_from_broker(self._options, partition.wanted)
+        return read_from_broker(self._options, *partition.ranges)

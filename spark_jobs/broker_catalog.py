@@ -8,18 +8,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from minikafka.client.cluster import Cluster
+from minikafka.client.config import ClientConfig
 from minikafka.client.consumer.config import Isolation
 from minikafka.client.consumer.offsets import ask_offsets
 from minikafka.client.errors import ConnectionFailed
 from minikafka.client.structs import OffsetAndTimestamp, TopicPartition
 from minikafka.protocol.errors import KafkaError, UnknownTopicOrPartitionError
+from minikafka.protocol.schema import ZERO_UUID
 from minikafka.spark_jobs.link import Link
+from minikafka.spark_jobs.offsets import TopicIds
 from minikafka.spark_jobs.options import EARLIEST, LATEST, ReaderConfig, Selection, SourceOptions
 
 _T = TypeVar("_T")
 
 MISSING_MS: Final = 3_000
 """How long a topic is waited for that brokers do not know: one that was just created is not known to all at once."""
+
+_LOOK_MS: Final = 1_000
+"""How often the driver of a stream looks which topics there are: one may be deleted and created again meanwhile."""
 
 
 class BrokerCatalog:
@@ -31,15 +37,29 @@ class BrokerCatalog:
         self._isolation = Isolation.READ_COMMITTED if options.config.reads_committed else Isolation.READ_UNCOMMITTED
         self._retries = options.offset_retries
         self._retry_interval_ms = options.offset_retry_interval_ms
-        # Topics that were waited for in vain, and are not waited for again.
+        # Topics that were waited for in vain, and are not waited for again; the next look finds them if they are back.
         self._missing: set[str] = set()
+        self._looked_ms = 0
 
     def partitions(self, *, missing_ok: bool = False) -> tuple[TopicPartition, ...]:
         selection = self._selection
+        if missing_ok:
+            self._retried(lambda: self._link.run(self._look))
         if selection.pattern:
             return self._retried(lambda: self._matching(selection.pattern))
         topics = [*selection.topics] or sorted({tp.topic for tp in selection.partitions})
         return self._retried(lambda: self._existing(topics, selection, missing_ok))
+
+    async def _look(self, cluster: Cluster) -> None:
+        now_ms = cluster.clock.monotonic_ms()
+        if now_ms - self._looked_ms >= _LOOK_MS:
+            cluster.want_topics(self._missing)
+            await cluster.retry(cluster.refresh)
+            self._looked_ms = now_ms
+
+    def topic_ids(self) -> TopicIds:
+        topics = self._link.cluster().metadata.topics.values()
+        return {topic.name: topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID and not topic.error_code}
 
     def _matching(self, pattern: str) -> tuple[TopicPartition, ...]:
         async def ask(cluster: Cluster) -> None:
@@ -71,6 +91,8 @@ class BrokerCatalog:
 
     def _wait_topic(self, topic: str, missing_ok: bool) -> None:
         if topic in self._missing and missing_ok:
+            if self._link.cluster().partitions(topic) is not None:
+                self._missing.remove(topic)
             return
         try:
             self._link.run(lambda cluster: cluster.wait_metadata([topic], timeout_ms=MISSING_MS))
@@ -132,7 +154,12 @@ async def find_existing(
             raise failure
         return found
 
-    return await cluster.retry(attempt)
+    return await cluster.retry(attempt, timeout_ms=timeout_for(cluster.config))
+
+
+def timeout_for(config: ClientConfig) -> int:
+    """How long is asked: at least as long as it takes to know that a topic is gone."""
+    return max(config.default_api_timeout_ms, MISSING_MS + 1_000)
 
 
 def _is_gone(error: KafkaError) -> bool:

@@ -2,7 +2,8 @@
 
 Retriable errors (a leader that has moved, a broker that is gone) are tried again with fresh metadata until
 `default.api.timeout.ms` is over. A range ends below the high watermark of the time when it was planned, so what it
-holds is committed and will be there with any leader, unless it is deleted.
+holds is committed and will be there with any leader, unless it is deleted. It is fetched by the id of its topic where
+that is known, so a topic that was created again under the name is not taken for it (KIP-516).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final, Self
 from minikafka.client.cluster import Cluster
 from minikafka.client.consumer.config import Isolation
 from minikafka.client.consumer.offsets import ask_offsets
+from minikafka.client.metadata import Metadata
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import (
     CorruptRecord,
@@ -33,16 +35,19 @@ from minikafka.protocol.messages.fetch import (
     FetchTopic,
 )
 from minikafka.protocol.records import BatchView, read_whole_batches
+from minikafka.protocol.schema import ZERO_UUID
+from minikafka.spark_jobs.broker_catalog import timeout_for
 from minikafka.spark_jobs.catalog import LossPolicy
 from minikafka.spark_jobs.committed import Aborted, Visibility
 from minikafka.spark_jobs.errors import LogNotReadable
 from minikafka.spark_jobs.link import Link
-from minikafka.spark_jobs.options import EARLIEST, ReaderConfig
+from minikafka.spark_jobs.options import EARLIEST, LATEST, ReaderConfig
 from minikafka.spark_jobs.planning import OffsetRange
 
 _PURPOSE: Final = "fetch"
-# From version 13 on topics go by their ids, of which a range knows nothing.
-_VERSION_MAX: Final = 12
+# From version 13 on topics go by their ids.
+_NAMES_VERSION_MAX: Final = 12
+_VERSION_MAX: Final = 17
 _FETCH_BYTES_MAX: Final = 1 << 30
 # A leader that says it lacks an offset, and then that it has it, may have changed in between; not many times, though.
 _REFUSALS_MAX: Final = 10
@@ -52,6 +57,10 @@ _SPARE_SHARE: Final = 1.25
 
 # What an offset took where this worker last read a partition, in bytes. An estimate: being wrong costs a request.
 _bytes_per_offset: Final[dict[TopicPartition, float]] = {}
+
+
+class TopicReplaced(KafkaError):
+    """The topic of the range was deleted, and another one has its name."""
 
 
 class RangeReader:
@@ -81,6 +90,8 @@ class RangeReader:
             yield from self._batches()
         except UnknownTopicOrPartitionError:
             self._policy.report(f"{self._wanted} was to be read, but that partition cannot be found any more")
+        except TopicReplaced:
+            self._policy.report(f"{self._wanted} was to be read, but that topic was deleted and created again")
 
     def _batches(self) -> Iterator[BatchView]:
         offset = self._wanted.start
@@ -142,7 +153,7 @@ class RangeReader:
     def _skip_lost(self, offset: int) -> int:
         """Where to go on after a leader has said that it does not have an offset."""
         earliest, latest = self._link.run(self._ends)
-        if latest < offset:
+        if latest <= offset:
             self._policy.report(f"{self._tp.topic}-{self._tp.partition} ends at {latest}, before {self._wanted}")
             return self._wanted.stop
         self._refusals += 1
@@ -151,20 +162,26 @@ class RangeReader:
         return self._policy.clip(self._tp, offset, earliest)
 
     async def _ends(self, cluster: Cluster) -> tuple[int, int]:
-        async def ask(which: int) -> int:
-            answer = (await ask_offsets(cluster, {self._tp: which}, Isolation.READ_UNCOMMITTED))[self._tp]
-            if isinstance(answer, KafkaError):
-                raise answer
-            return answer.offset
+        async def ask(timestamp: int) -> int:
+            return await cluster.retry(
+                lambda: self._ask_offset(cluster, timestamp), timeout_ms=timeout_for(self._config)
+            )
 
-        earliest = await cluster.retry(lambda: ask(EARLIEST))
-        return earliest, await cluster.retry(lambda: ask(-1))
+        return await ask(EARLIEST), await ask(LATEST)
+
+    async def _ask_offset(self, cluster: Cluster, timestamp: int) -> int:
+        answer = (await ask_offsets(cluster, {self._tp: timestamp}, Isolation.READ_UNCOMMITTED))[self._tp]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer.offset
 
     async def _fetch(self, cluster: Cluster, offset: int) -> FetchablePartitionResponse:
-        await cluster.wait_metadata([self._tp.topic])
-        return await cluster.retry(lambda: self._fetch_once(cluster, offset))
+        timeout_ms = timeout_for(self._config)
+        await cluster.wait_metadata([self._tp.topic], timeout_ms=timeout_ms)
+        return await cluster.retry(lambda: self._fetch_once(cluster, offset), timeout_ms=timeout_ms)
 
     async def _fetch_once(self, cluster: Cluster, offset: int) -> FetchablePartitionResponse:
+        await self._check_topic(cluster)
         leader = self._leader(cluster)
         bytes_max = self._bytes_wanted(offset)
         partition = FetchPartition(
@@ -178,7 +195,7 @@ class RangeReader:
             min_bytes=1,
             max_bytes=bytes_max,
             isolation_level=int(self._config.reads_committed),
-            topics=[FetchTopic(topic=self._tp.topic, partitions=[partition])],
+            topics=[FetchTopic(topic=self._tp.topic, topic_id=self._wanted.topic_id, partitions=[partition])],
         )
         found = await self._ask_node(cluster, leader, request)
         answer = self._checked(found)
@@ -186,14 +203,24 @@ class RangeReader:
             found = await self._ask_node(cluster, answer.preferred_read_replica, request)
             answer = self._checked(found)
         if not answer.records:
-            await self._check_end(answer, found.throttle_time_ms, offset)
+            await self._check_end(cluster, answer, found.throttle_time_ms, offset)
         return answer
 
     async def _ask_node(self, cluster: Cluster, node_id: int, request: FetchRequest) -> FetchResponse:
+        version_max = _NAMES_VERSION_MAX if self._wanted.topic_id == ZERO_UUID else _VERSION_MAX
         found: FetchResponse = await cluster.request(
-            node_id, request, purpose=_PURPOSE, min_version=4, max_version=_VERSION_MAX
+            node_id, request, purpose=_PURPOSE, min_version=4, max_version=version_max
         )
         return found
+
+    async def _check_topic(self, cluster: Cluster) -> None:
+        """TopicReplaced if the name stands for another topic by now. A worker may know less than the driver."""
+        if self._is_other(cluster.metadata) and self._is_other(await cluster.refresh()):
+            raise TopicReplaced
+
+    def _is_other(self, metadata: Metadata) -> bool:
+        topic, topic_id = metadata.topics.get(self._tp.topic), self._wanted.topic_id
+        return topic is not None and ZERO_UUID not in (topic.topic_id, topic_id) and topic.topic_id != topic_id
 
     def _leader(self, cluster: Cluster) -> int:
         leader = cluster.leader(*self._tp)
@@ -204,19 +231,24 @@ class RangeReader:
             raise LeaderNotAvailableError(f"{name} has no leader at the moment")
         return leader
 
-    async def _check_end(self, answer: FetchablePartitionResponse, throttle_ms: int, offset: int) -> None:
+    async def _check_end(
+        self, cluster: Cluster, answer: FetchablePartitionResponse, throttle_ms: int, offset: int
+    ) -> None:
         """Raise, for it to be asked again, unless an answer without records means that there are none."""
         if throttle_ms:
             await asyncio.sleep(throttle_ms / 1000)
+        name = f"{self._tp.topic}-{self._tp.partition}"
         visible_end = answer.last_stable_offset if self._config.reads_committed else answer.high_watermark
         if throttle_ms or visible_end < self._wanted.stop:
-            # A new leader learns how far it may show its records with the next fetches of its followers.
-            name = f"{self._tp.topic}-{self._tp.partition}"
+            # A new leader learns how far it may show its records with the next fetches of its followers, and until then
+            # does not say where its log ends (KIP-207). One that does has no more.
+            if not throttle_ms and await self._ask_offset(cluster, LATEST) <= offset:
+                raise OffsetOutOfRangeError(f"{name} ends before {self._wanted}")
             raise RequestTimedOutError(f"{name} can be read up to {visible_end} yet, not up to {self._wanted.stop}")
         if self._empty_at != offset:
             # A broker may have other reasons to send nothing, and what is believed here is left out for good.
             self._empty_at = offset
-            raise RequestTimedOutError(f"{self._tp.topic}-{self._tp.partition} has sent no records after {offset} yet")
+            raise RequestTimedOutError(f"{name} has sent no records after {offset} yet")
 
     def _checked(self, found: FetchResponse) -> FetchablePartitionResponse:
         if found.error_code:

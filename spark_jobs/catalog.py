@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from minikafka.client.structs import TopicPartition
 from minikafka.spark_jobs.errors import BadOption, DataLoss
-from minikafka.spark_jobs.offsets import Positions
+from minikafka.spark_jobs.offsets import Positions, TopicIds
 from minikafka.spark_jobs.options import EARLIEST, LATEST, Bound, Limit
 
 log: Final = logging.getLogger(__name__)
@@ -22,6 +22,9 @@ class Catalog(Protocol):
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Those that the options select, in order. An error if a topic or partition that they name does not exist."""
+
+    def topic_ids(self) -> TopicIds:
+        """The ids of the topics that `partitions` has named last."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that is still there."""
@@ -91,15 +94,19 @@ def _check_same(limit: Limit, partitions: Iterable[TopicPartition]) -> None:
 
 
 class LossPolicy:
-    """What happens when records are missing: an error, or a warning that tells what was left out."""
+    """What happens when records are missing: an error, or one warning that says what was left out."""
 
     def __init__(self, fails: bool) -> None:
         self.fails = fails
+        # A query asks several times a second.
+        self._reported: set[str] = set()
 
     def report(self, what: str) -> None:
         if self.fails:
             raise DataLoss(what)
-        log.warning("data may have been lost: %s", what)
+        if what not in self._reported:
+            self._reported.add(what)
+            log.warning("data may have been lost: %s", what)
 
     def clip(self, tp: TopicPartition, start: int, earliest: int) -> int:
         """Where to begin instead, if the beginning is not there any more."""

@@ -12,13 +12,22 @@ The first offset of a query holds more, under a key that no topic can have:
 Spark does not store where a query began. When a driver dies in its first batch, it would ask for the beginning again,
 and with startingOffsets=latest that is somewhere else by then: the records in between would be lost. So the end of the
 first batch says where the batch began.
+
+Every offset says which topics it counts in, by their ids, where brokers have them (KIP-516): a topic that was deleted
+and created again has the name, and offsets that mean nothing to it.
+
+    {"@ids": {"orders": "lVsUCDhRTTiYLBwRdMNRxQ"}, "orders": {"0": 50, "1": 37}}
+
+Offsets of checkpoints that were written without ids hold for whatever topic has the name.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeAlias
 
 from minikafka.client.structs import TopicPartition
@@ -27,9 +36,14 @@ from minikafka.spark_jobs.errors import BadCheckpoint, BadOption
 Positions: TypeAlias = Mapping[TopicPartition, int]
 """The next offset to read of each partition."""
 
-Json: TypeAlias = dict[str, "dict[str, int] | dict[str, dict[str, int]]"]
+TopicIds: TypeAlias = Mapping[str, bytes]
+"""The ids of topics by their names. A topic of which the id is not known is missing."""
+
+Json: TypeAlias = dict[str, "dict[str, int] | dict[str, str] | dict[str, dict[str, int]]"]
 
 START_KEY: Final = "@start"
+IDS_KEY: Final = "@ids"
+_ID_BYTES: Final = 16
 
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -40,9 +54,12 @@ class StreamOffset:
 
     positions: Positions
     start: Positions | None = None
+    topic_ids: TopicIds = field(default_factory=dict)
 
     def to_json(self) -> Json:
         made: Json = {}
+        if self.topic_ids:
+            made[IDS_KEY] = {topic: _id_to_text(topic_id) for topic, topic_id in sorted(self.topic_ids.items())}
         if self.start is not None:
             made[START_KEY] = positions_to_json(self.start)
         made.update(positions_to_json(self.positions))
@@ -57,12 +74,37 @@ class StreamOffset:
 
         if not isinstance(found, dict):
             fail(f"{found!r} is no object")
-        topics = {name: value for name, value in found.items() if name != START_KEY}
+        topics = {name: value for name, value in found.items() if name not in (START_KEY, IDS_KEY)}
         start = found.get(START_KEY)
         try:
-            return cls(read_positions(topics), None if start is None else read_positions(start))
+            return cls(
+                read_positions(topics),
+                None if start is None else read_positions(start),
+                _read_ids(found.get(IDS_KEY, {})),
+            )
         except ValueError as error:
             fail(str(error))
+
+
+def _id_to_text(topic_id: bytes) -> str:
+    """As Kafka writes ids: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def _read_ids(ids: object) -> dict[str, bytes]:
+    if not isinstance(ids, dict):
+        raise ValueError(f"{ids!r} is no object of topic ids")
+    return {topic: _id_from_text(topic, text) for topic, text in ids.items()}
+
+
+def _id_from_text(topic: str, text: object) -> bytes:
+    try:
+        topic_id = base64.urlsafe_b64decode(f"{text}==")
+    except (binascii.Error, ValueError):
+        topic_id = b""
+    if len(topic_id) != _ID_BYTES:
+        raise ValueError(f"{text!r} is no id of topic {topic!r}")
+    return topic_id
 
 
 def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:

@@ -7,24 +7,24 @@ from pyspark.sql.datasource import InputPartition
 from minikafka.spark_jobs.planning import OffsetRange
 
 
-class StreamPartition(InputPartition):
-    """Ranges that are read one after the other."""
+class BrokerPartition(InputPartition):
+    """Ranges that are fetched from brokers, one after the other."""
 
     def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         super().__init__(", ".join(map(str, ranges)))
         self.ranges = ranges
 
     def __repr__(self) -> str:
-        return f"<StreamPartition {self.value}>"
+        return f"<BrokerPartition {self.value}>"
 
 
-class RangePartition(InputPartition):
-    """One range, and for a direct scan the directory of the partition's files."""
+class FilePartition(InputPartition):
+    """A range that is read from the files in the directory of its partition."""
 
-    def __init__(self, wanted: OffsetRange, directory: str | None = None) -> None:
+    def __init__(self, wanted: OffsetRange, directory: str) -> None:
         super().__init__(str(wanted))
         self.wanted = wanted
         self.directory = directory
 
     def __repr__(self) -> str:
-        return f"<RangePartition {self.wanted}>"
+        return f"<FilePartition {self.wanted}>"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from minikafka.client.structs import TopicPartition
-from minikafka.spark_jobs.offsets import Positions
+from minikafka.protocol.schema import ZERO_UUID
+from minikafka.spark_jobs.offsets import Positions, TopicIds
 
 SHARED_OFFSETS_MAX: Final = 1_000
 """Starting a task of Python takes Spark some 25 ms of a processor, in which it could read more than this. But of
@@ -21,6 +23,8 @@ class OffsetRange(NamedTuple):
     partition: int
     start: int
     stop: int
+    topic_id: bytes = ZERO_UUID
+    """Which topic of that name, if it is known."""
 
     @property
     def size(self) -> int:
@@ -53,22 +57,45 @@ def limit_by_lag(start: Positions, latest: Positions, offsets_max: int) -> dict[
     }
 
 
-def make_ranges(start: Positions, stop: Positions) -> list[OffsetRange]:
+def make_ranges(start: Positions, stop: Positions, topic_ids: TopicIds) -> list[OffsetRange]:
     """The ranges that have anything in them, in the order of their partitions."""
-    return [OffsetRange(tp.topic, tp.partition, start[tp], end) for tp, end in sorted(stop.items()) if start[tp] < end]
+    return [
+        OffsetRange(tp.topic, tp.partition, start[tp], end, topic_ids.get(tp.topic, ZERO_UUID))
+        for tp, end in sorted(stop.items())
+        if start[tp] < end
+    ]
+
+
+def make_tasks(
+    ranges: Sequence[OffsetRange], tasks_min: int | None = None, records_max: int | None = None
+) -> list[tuple[OffsetRange, ...]]:
+    """The ranges by the tasks that read them, in their order: at least `tasks_min` tasks, none above `records_max`.
+
+    There are fewer only if there are fewer offsets. Small neighbours share a task, so that a minimum is one and not
+    the number of partitions.
+    """
+    pieces = split_ranges(ranges, records_max=records_max)
+    if tasks_min is not None and len(pieces) < tasks_min:
+        return [(piece,) for piece in split_ranges(ranges, tasks_min, records_max)]
+    limit = min(SHARED_OFFSETS_MAX, records_max or SHARED_OFFSETS_MAX)
+    if tasks_min is not None:
+        # The less fits into a task, the more there are; with 0 each piece has its own.
+        too_few = bisect_left(range(limit + 1), True, key=lambda size: len(share_tasks(pieces, size)) < tasks_min)
+        limit = too_few - 1
+    return share_tasks(pieces, limit)
 
 
 def split_ranges(
-    ranges: Sequence[OffsetRange], partitions_min: int | None = None, records_max: int | None = None
+    ranges: Sequence[OffsetRange], pieces_min: int | None = None, records_max: int | None = None
 ) -> list[OffsetRange]:
     """The same offsets in at least so many pieces, none larger than `records_max`, and all about as large as others.
 
     There are fewer only if there are fewer offsets.
     """
-    pieces = {each: 1 if records_max is None else -(-each.size // records_max) for each in ranges}
-    if partitions_min is not None:
-        _add_pieces(pieces, partitions_min)
-    return [piece for each in ranges for piece in _cut(each, pieces[each])]
+    counts = {whole: 1 if records_max is None else -(-whole.size // records_max) for whole in ranges}
+    if pieces_min is not None:
+        _add_pieces(counts, pieces_min)
+    return [piece for whole in ranges for piece in _cut(whole, counts[whole])]
 
 
 def _add_pieces(pieces: dict[OffsetRange, int], wanted: int) -> None:
@@ -91,17 +118,17 @@ def _cut(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
         yield whole._replace(start=start, stop=stop)
 
 
-def share_tasks(ranges: Iterable[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
-    """The ranges by the tasks that read them, in their order: small neighbours share one."""
+def share_tasks(ranges: Iterable[OffsetRange], offsets_max: int = SHARED_OFFSETS_MAX) -> list[tuple[OffsetRange, ...]]:
+    """The ranges by the tasks that read them, in their order: neighbours share one while they are small together."""
     tasks: list[tuple[OffsetRange, ...]] = []
-    size = SHARED_OFFSETS_MAX
-    for each in ranges:
-        if size + each.size <= SHARED_OFFSETS_MAX:
-            tasks[-1] += (each,)
-            size += each.size
+    size = offsets_max
+    for piece in ranges:
+        if size + piece.size <= offsets_max:
+            tasks[-1] += (piece,)
+            size += piece.size
         else:
-            tasks.append((each,))
-            size = each.size
+            tasks.append((piece,))
+            size = piece.size
     return tasks
 
 

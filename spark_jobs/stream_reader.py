@@ -6,8 +6,11 @@ What a query has read is in Spark's checkpoint alone.
 
 - Without data Spark asks some ninety times a second. The answer waits here until `pollIntervalMs` after the last look.
 - Where a query began is part of its first offset; see `offsets`.
-- Partitions that are new are read from their beginning. Partitions that are gone, and offsets that are not there any
-  more, are a `DataLoss` or, with failOnDataLoss=false, a warning.
+- Partitions that are new are read from their beginning.
+- Partitions that are gone, that end before where they were read up to, or that belong to another topic of the same name
+  are a `DataLoss` or, with failOnDataLoss=false, a warning. Then a partition that is gone keeps its place in the
+  offsets, as it may come back; one that became shorter is read on from its end; of a topic that was created again,
+  which its id shows, everything is read.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ from minikafka.spark_jobs.batch_reader import read_from_broker
 from minikafka.spark_jobs.broker_catalog import BrokerCatalog
 from minikafka.spark_jobs.catalog import Catalog, LossPolicy, resolve_start
 from minikafka.spark_jobs.link import link_to
-from minikafka.spark_jobs.offsets import Json, Positions, StreamOffset
+from minikafka.spark_jobs.offsets import Json, Positions, StreamOffset, TopicIds
 from minikafka.spark_jobs.options import SourceOptions
-from minikafka.spark_jobs.partition import StreamPartition
-from minikafka.spark_jobs.planning import Trigger, lag_of, limit_by_lag, make_ranges, share_tasks, split_ranges
+from minikafka.spark_jobs.partition import BrokerPartition
+from minikafka.spark_jobs.planning import Trigger, lag_of, limit_by_lag, make_ranges, make_tasks
 
 
 def _monotonic_ms() -> int:
@@ -54,17 +57,18 @@ class Latest:
         self._interval_ms = interval_ms
         self._now_ms = now_ms
         self._asked_ms: int | None = None
-        self.positions: dict[TopicPartition, int] = {}
+        self.ends = StreamOffset({})
 
-    def ask(self) -> dict[TopicPartition, int]:
+    def ask(self) -> StreamOffset:
         """How far can be read now; waits if that was asked a moment ago."""
         if self._asked_ms is not None:
             early_ms = self._asked_ms + self._interval_ms - self._now_ms()
             if early_ms > 0:
                 time.sleep(early_ms / 1000)
         self._asked_ms = self._now_ms()
-        self.positions = self._catalog.latest(self._catalog.partitions(missing_ok=True))
-        return self.positions
+        positions = self._catalog.latest(self._catalog.partitions(missing_ok=True))
+        self.ends = StreamOffset(positions, topic_ids=_ids_of(positions, self._catalog.topic_ids()))
+        return self.ends
 
 
 class MinikafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -106,7 +110,7 @@ class MinikafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._driver.plan(StreamOffset.from_json(start), StreamOffset.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, StreamPartition)
+        assert isinstance(partition, BrokerPartition)
         return read_from_broker(self._options, *partition.ranges)
 
     def __getstate__(self) -> dict[str, object]:
@@ -127,7 +131,7 @@ class DriverState:
         self._trigger = Trigger(options.pace.offsets_min, options.pace.delay_ms_max)
         self._initial: StreamOffset | None = None
         # With Trigger.AvailableNow: where the query ends.
-        self._target: Positions | None = None
+        self._target: StreamOffset | None = None
 
     def initial(self) -> StreamOffset:
         """Where a new query begins: asked for more than once, and always the same."""
@@ -138,43 +142,50 @@ class DriverState:
             earliest = self._catalog.earliest(start)
             # One that is gone by now will be missed when a batch is planned.
             clipped = {tp: self._policy.clip(tp, offset, earliest.get(tp, 0)) for tp, offset in start.items()}
-            self._initial = StreamOffset(clipped, clipped)
+            self._initial = StreamOffset(clipped, clipped, _ids_of(clipped, self._catalog.topic_ids()))
             if self._target is not None:
-                self._target = self._not_before(clipped, self._target)
+                self._target = self._not_before(self._initial, self._target)
         return self._initial
 
-    def _not_before(self, start: Positions, target: Positions) -> Positions:
+    def _not_before(self, start: StreamOffset, target: StreamOffset) -> StreamOffset:
         """Where a query ends that begins at what has become the latest offset since its end was asked for."""
-        latest = self._catalog.latest(start)
-        there = {tp: max(target.get(tp, 0), min(start[tp], offset)) for tp, offset in latest.items()}
-        return {**target, **there}
+        latest = self._catalog.latest(start.positions)
+        there = {
+            tp: max(target.positions.get(tp, 0), min(start.positions[tp], offset)) for tp, offset in latest.items()
+        }
+        return StreamOffset({**target.positions, **there}, None, {**target.topic_ids, **start.topic_ids})
 
     def stop_at_latest(self) -> None:
         self._target = self._latest.ask()
 
     def report(self) -> Json | None:
-        latest = self._target if self._target is not None else self._latest.positions
+        latest = (self._target or self._latest.ends).positions
         return StreamOffset(latest).to_json() if latest else None
 
     def next_end(self, begun: StreamOffset, *, reads_all: bool) -> StreamOffset | None:
         """Where the next batch ends, None if there is nothing to be read."""
-        latest = self._target if self._target is not None else self._latest.ask()
-        start = dict(begun.positions)
+        ends = self._target or self._latest.ask()
+        latest = ends.positions
         # Until the first batch with rows, however often the query is started.
         is_first = begun.start is not None and begun.start == begun.positions
+        replaced = self._check_replaced(begun, ends)
+        start = {tp: offset for tp, offset in begun.positions.items() if tp.topic not in replaced}
+        start.update((tp, 0) for tp in latest if tp.topic in replaced)
         self._check_gone(start, latest, "is to be read from" if is_first else "was read up to")
         # Where a partition that appeared begins is found out when it is planned; here it counts from 0.
-        known = {tp: start.get(tp, 0) for tp in latest}
-        end: Positions = {tp: max(offset, known[tp]) for tp, offset in latest.items()}
+        known = {tp: min(start.get(tp, 0), offset) for tp, offset in latest.items()}
+        end: Positions = latest
         pace = self._options.pace
         if not reads_all:
             if self._target is None and not self._trigger.fires(lag_of(known, latest), self._now_ms()):
                 return None
             if pace.offsets_max is not None:
                 end = self._limited(known, latest, pace.offsets_max)
-        if end == begun.positions:
+        end = {**start, **end}
+        if end == begun.positions and not replaced:
             return None
-        return StreamOffset(end, begun.start if is_first else None)
+        topic_ids = _ids_of(end, {**begun.topic_ids, **ends.topic_ids})
+        return StreamOffset(end, start if is_first else None, topic_ids)
 
     def _limited(self, start: Positions, latest: Positions, offsets_max: int) -> Positions:
         if sum(lag_of(start, latest).values()) > offsets_max:
@@ -183,35 +194,63 @@ class DriverState:
             start = {tp: max(offset, earliest.get(tp, 0)) for tp, offset in start.items()}
         return limit_by_lag(start, latest, offsets_max)
 
+    def _check_replaced(self, begun: StreamOffset, ends: StreamOffset) -> set[str]:
+        """The topics that were deleted and created again since the offsets were written."""
+        replaced = {topic for topic, topic_id in begun.topic_ids.items() if _is_other(topic_id, ends.topic_ids, topic)}
+        for topic in sorted(replaced):
+            positions = {tp: offset for tp, offset in begun.positions.items() if tp.topic == topic}
+            self._policy.report(f"topic {topic} was deleted and created again, after reading {_places(positions)}")
+        return replaced
+
     def _check_gone(self, start: Positions, latest: Positions, verb: str) -> None:
         gone = sorted({*start} - {*latest})
         if gone:
-            self._policy.report(f"{_names(gone)} cannot be found any more, or the checkpoint is one of other topics")
+            self._policy.report(
+                f"{', '.join(f'{tp.topic}-{tp.partition}' for tp in gone)} cannot be found any more, or the checkpoint "
+                f"is one of other topics; it has {_places({tp: start[tp] for tp in gone})}"
+            )
         for tp in sorted({*start} & {*latest}):
             if latest[tp] < start[tp]:
-                self._policy.report(
-                    f"{_names([tp])} ends at {latest[tp]}, but {verb} {start[tp]}: it may be another one"
-                )
+                self._policy.report(f"{tp.topic}-{tp.partition} ends at {latest[tp]}, but {verb} {start[tp]}")
 
-    def plan(self, start: StreamOffset, end: StreamOffset) -> list[StreamPartition]:
-        """The ranges of a batch. The first batch knows itself where it begins."""
-        begun = start.positions if end.start is None else end.start
-        earliest = self._catalog.earliest(end.positions)
+    def plan(self, start: StreamOffset, end: StreamOffset) -> list[BrokerPartition]:
+        """The tasks of a batch. The first batch knows itself where it begins."""
+        wanted = {tp: (self._begin_of(tp, start, end), offset) for tp, offset in end.positions.items()}
+        wanted = {tp: (first, stop) for tp, (first, stop) in wanted.items() if first < stop}
+        earliest = self._catalog.earliest(wanted)
+        topic_ids = self._catalog.topic_ids()
         first: dict[TopicPartition, int] = {}
         stop: dict[TopicPartition, int] = {}
-        for tp, offset in end.positions.items():
+        for tp, (begin, offset) in wanted.items():
+            name = f"{tp.topic}-{tp.partition} [{begin}, {offset})"
             if tp not in earliest:
-                self._policy.report(f"{_names([tp])} cannot be found any more")
-                continue
-            # One that was made while the query runs should begin at 0.
-            first[tp] = self._policy.clip(tp, begun.get(tp, 0), earliest[tp])
-            stop[tp] = offset
-        ranges, options = make_ranges(first, stop), self._options
-        if options.partitions_min is None and options.records_per_partition_max is None:
-            return [StreamPartition(task) for task in share_tasks(ranges)]
-        pieces = split_ranges(ranges, options.partitions_min, options.records_per_partition_max)
-        return [StreamPartition((piece,)) for piece in pieces]
+                self._policy.report(f"{name} was to be read, but that partition cannot be found any more")
+            elif tp.topic in end.topic_ids and _is_other(end.topic_ids[tp.topic], topic_ids, tp.topic):
+                self._policy.report(f"{name} was to be read, but that topic was deleted and created again")
+            else:
+                # One that was made while the query runs should begin at 0.
+                first[tp] = self._policy.clip(tp, begin, earliest[tp])
+                stop[tp] = offset
+        options = self._options
+        ranges = make_ranges(first, stop, end.topic_ids)
+        tasks = make_tasks(ranges, options.partitions_min, options.records_per_partition_max)
+        return [BrokerPartition(task) for task in tasks]
+
+    def _begin_of(self, tp: TopicPartition, start: StreamOffset, end: StreamOffset) -> int:
+        if end.start is not None:
+            return end.start.get(tp, 0)
+        is_replaced = tp.topic in start.topic_ids and _is_other(start.topic_ids[tp.topic], end.topic_ids, tp.topic)
+        return 0 if is_replaced else start.positions.get(tp, 0)
 
 
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions)
+def _is_other(topic_id: bytes, topic_ids: TopicIds, topic: str) -> bool:
+    """Whether the name stands for another topic there; what is not known is taken for the same."""
+    return topic_ids.get(topic, topic_id) != topic_id
+
+
+def _ids_of(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> TopicIds:
+    return {topic: topic_ids[topic] for topic in sorted({tp.topic for tp in partitions}) if topic in topic_ids}
+
+
+def _places(positions: Positions) -> str:
+    return ", ".join(f"{tp.topic}-{tp.partition} up to {offset}" for tp, offset in sorted(positions.items()))

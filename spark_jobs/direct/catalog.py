@@ -16,6 +16,7 @@ from minikafka.spark_jobs.direct.batches import iter_batches, map_segments
 from minikafka.spark_jobs.direct.copies import Replica, find_replicas
 from minikafka.spark_jobs.direct.files import Segment, find_segments, find_snapshots, read_small
 from minikafka.spark_jobs.errors import BadOption, LogNotReadable
+from minikafka.spark_jobs.offsets import TopicIds
 from minikafka.spark_jobs.options import Selection, SourceOptions
 from minikafka.storage.formats import (
     SNAPSHOT_SUFFIX,
@@ -50,6 +51,10 @@ class DirectCatalog:
         if missing:
             raise BadOption(f"logDirs have no {', '.join(map(str, missing))}")
         return found
+
+    def topic_ids(self) -> TopicIds:
+        """No ids: the files are those of one moment, in which a name is one topic."""
+        return {}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: first_offset(self._replicas[tp]) for tp in partitions}

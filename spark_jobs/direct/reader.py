@@ -16,8 +16,8 @@ from minikafka.spark_jobs.committed import Visibility
 from minikafka.spark_jobs.direct.batches import find_end, iter_batches, map_segments
 from minikafka.spark_jobs.direct.catalog import DirectCatalog, aborted_transactions
 from minikafka.spark_jobs.options import SourceOptions
-from minikafka.spark_jobs.partition import RangePartition
-from minikafka.spark_jobs.planning import OffsetRange
+from minikafka.spark_jobs.partition import FilePartition
+from minikafka.spark_jobs.planning import OffsetRange, split_ranges
 from minikafka.spark_jobs.rows import arrow_batches
 
 
@@ -29,13 +29,14 @@ class DirectBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         catalog = DirectCatalog(self._options)
-        ranges = plan(self._options, catalog)
+        options = self._options
+        ranges = split_ranges(plan(options, catalog), options.partitions_min, options.records_per_partition_max)
         places = [catalog.replica(TopicPartition(each.topic, each.partition)).directory for each in ranges]
-        return [RangePartition(each, str(place)) for each, place in zip(ranges, places, strict=True)]
+        return [FilePartition(each, str(place)) for each, place in zip(ranges, places, strict=True)]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         # Where there are no partitions at all, Spark reads one that is None.
-        if not isinstance(partition, RangePartition) or partition.directory is None:
+        if not isinstance(partition, FilePartition):
             return iter(())
         batches = read_files(self._options, Path(partition.directory), partition.wanted)
         return arrow_batches(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -68,6 +68,8 @@ class SourceOptions:
     """All of it."""
 
     config: ReaderConfig
+    task_config: ReaderConfig
+    """The same for tasks, which may have another time to wait for records."""
     selection: Selection
     starting: Limit
     ending: Limit
@@ -93,8 +95,11 @@ def parse_source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
     ending = _limit(values, "ending", Bound.LATEST)
     _check_limits(starting, ending, is_stream)
     retries = values.whole("fetchOffset.numRetries", 3, low=0)
+    config = _reader_config(values, bool(log_dirs))
+    poll_timeout_ms = values.number("kafkaConsumer.pollTimeoutMs")
     return SourceOptions(
-        config=_reader_config(values, bool(log_dirs)),
+        config=config,
+        task_config=config if poll_timeout_ms is None else replace(config, default_api_timeout_ms=poll_timeout_ms),
         selection=_selection(values),
         starting=starting,
         ending=ending,
@@ -112,11 +117,6 @@ def parse_source_options(given: Mapping[str, str], use: Use) -> SourceOptions:
 
 def _reader_config(values: OptionValues, has_log_dirs: bool) -> ReaderConfig:
     kafka = values.with_prefix(PREFIX)
-    timeout_ms = values.number("kafkaConsumer.pollTimeoutMs")
-    if timeout_ms is not None:
-        if "default.api.timeout.ms" in kafka:
-            raise BadOption("only one of kafkaConsumer.pollTimeoutMs, kafka.default.api.timeout.ms can be given")
-        kafka["default.api.timeout.ms"] = str(timeout_ms)
     if has_log_dirs and "bootstrap.servers" in kafka:
         raise BadOption("only one of logDirs, kafka.bootstrap.servers can be given")
     return reader_config(kafka, bootstrap_needed=not has_log_dirs)

@@ -14,6 +14,7 @@ from minikafka.spark_jobs.options import Use, parse_source_options
 from minikafka.spark_jobs.stream_reader import DriverState
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OLD, NEW = b"old topic's id..", b"new topic's id.."
 
 
 class FakeCatalog:
@@ -21,10 +22,14 @@ class FakeCatalog:
 
     def __init__(self, ends: dict[TopicPartition, tuple[int, int]]) -> None:
         self.ends = ends
+        self.ids: dict[str, bytes] = {}
         self.asked = 0
 
     def partitions(self, *, missing_ok: bool = False) -> tuple[TopicPartition, ...]:
         return tuple(sorted(self.ends))
+
+    def topic_ids(self) -> dict[str, bytes]:
+        return self.ids
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: self.ends[tp][0] for tp in partitions if tp in self.ends}
@@ -121,19 +126,89 @@ def test_partitions_that_are_gone() -> None:
         state(catalog).next_end(begun, reads_all=False)
     lenient = state(catalog, failOnDataLoss="false")
     end = lenient.next_end(begun, reads_all=False)
-    assert end == StreamOffset({T0: 10})
+    assert end == StreamOffset({T0: 10, T1: 5})
     assert ranges(lenient, begun, end) == [(0, 5, 10)]
+    assert lenient.next_end(end, reads_all=False) is None
     # Gone between planning and reading, or in a batch that is done again.
-    with pytest.raises(DataLoss, match="t-1 cannot be found any more"):
+    with pytest.raises(DataLoss, match=r"t-1 \[5, 10\) was to be read, but that partition cannot be found any more"):
         state(catalog).plan(begun, StreamOffset({T0: 10, T1: 10}))
 
 
-def test_a_log_that_went_backwards() -> None:
+def test_partition_that_comes_back_is_read_on() -> None:
+    """A broker that has just started may not know of a topic."""
+    catalog = FakeCatalog({T0: (0, 10)})
+    driver = state(catalog, failOnDataLoss="false")
+    end = driver.next_end(StreamOffset({T0: 5, T1: 5}), reads_all=False)
+    assert end is not None
+    catalog.ends[T1] = (0, 8)
+    after = driver.next_end(restored(end), reads_all=False)
+    assert after is not None and ranges(driver, end, after) == [(1, 5, 8)]
+
+
+def test_partition_that_became_shorter_is_read_on_from_its_end() -> None:
     catalog = FakeCatalog({T0: (0, 10)})
     begun = StreamOffset({T0: 15})
     with pytest.raises(DataLoss, match="t-0 ends at 10, but was read up to 15"):
         state(catalog).next_end(begun, reads_all=False)
-    assert state(catalog, failOnDataLoss="false").next_end(begun, reads_all=False) is None
+    lenient = state(catalog, failOnDataLoss="false")
+    end = lenient.next_end(begun, reads_all=False)
+    assert end == StreamOffset({T0: 10})
+    assert ranges(lenient, begun, end) == []
+    catalog.ends[T0] = (0, 12)
+    after = lenient.next_end(restored(end), reads_all=False)
+    assert after is not None and ranges(lenient, end, after) == [(0, 10, 12)]
+
+
+@pytest.mark.parametrize("length", [3, 10, 40])
+def test_topic_that_was_created_again_is_read_from_its_start(length: int) -> None:
+    catalog = FakeCatalog({T0: (0, 10), T1: (0, 10)})
+    catalog.ids = {"t": OLD}
+    driver = state(catalog, startingOffsets="earliest", failOnDataLoss="false")
+    begun = driver.next_end(driver.initial(), reads_all=False)
+    assert begun is not None and begun.topic_ids == {"t": OLD}
+    catalog.ends, catalog.ids = {T0: (0, length)}, {"t": NEW}
+    with pytest.raises(DataLoss, match="topic t was deleted and created again, after reading t-0 up to 10, t-1 up to"):
+        state(catalog).next_end(restored(begun), reads_all=False)
+    for again in (driver, state(catalog, failOnDataLoss="false")):
+        end = again.next_end(restored(begun), reads_all=False)
+        assert end == StreamOffset({T0: length}, None, {"t": NEW})
+        assert ranges(again, restored(begun), restored(end)) == [(0, 0, length)]
+        assert again.next_end(restored(end), reads_all=False) is None
+
+
+def test_topic_that_was_created_again_before_the_first_batch_is_read_from_its_start() -> None:
+    catalog = FakeCatalog({T0: (0, 100)})
+    catalog.ids = {"t": OLD}
+    driver = state(catalog, failOnDataLoss="false")
+    begun = restored(driver.initial())
+    catalog.ends, catalog.ids = {T0: (0, 7)}, {"t": NEW}
+    end = driver.next_end(begun, reads_all=False)
+    assert end is not None and ranges(driver, begun, restored(end)) == [(0, 0, 7)]
+
+
+def test_batch_of_a_topic_that_was_created_again_since_is_left_out() -> None:
+    """Its offsets are in the checkpoint, and the driver died before it was done."""
+    catalog = FakeCatalog({T0: (0, 20)})
+    catalog.ids = {"t": NEW}
+    begun, end = StreamOffset({T0: 10}, None, {"t": OLD}), StreamOffset({T0: 30}, None, {"t": OLD})
+    with pytest.raises(DataLoss, match=r"t-0 \[10, 30\) was to be read, but that topic was deleted and created again"):
+        state(catalog).plan(begun, end)
+    lenient = state(catalog, failOnDataLoss="false")
+    assert ranges(lenient, begun, end) == []
+    after = lenient.next_end(end, reads_all=False)
+    assert after is not None and ranges(lenient, end, after) == [(0, 0, 20)]
+
+
+def test_checkpoint_without_topic_ids_holds_for_the_topic_of_the_name() -> None:
+    catalog = FakeCatalog({T0: (0, 20)})
+    catalog.ids = {"t": NEW}
+    driver = state(catalog)
+    begun = StreamOffset.from_json({"t": {"0": 20}})
+    assert driver.next_end(begun, reads_all=False) is None
+    catalog.ends[T0] = (0, 25)
+    end = driver.next_end(begun, reads_all=False)
+    assert end == StreamOffset({T0: 25}, None, {"t": NEW})
+    assert ranges(driver, begun, restored(end)) == [(0, 20, 25)]
 
 
 def test_nothing_is_overlooked_before_the_first_batch_with_rows() -> None:
@@ -151,6 +226,7 @@ def test_nothing_is_overlooked_before_the_first_batch_with_rows() -> None:
     lenient = state(catalog, failOnDataLoss="false")
     end = lenient.next_end(begun, reads_all=False)
     assert end is not None and ranges(lenient, begun, end) == [(0, 100, 101)]
+    assert end.start is not None and end.start[T1] == 0
     catalog.ends = {TopicPartition("u", 0): (0, 7)}
     with pytest.raises(DataLoss, match="or the checkpoint is one of other topics"):
         state(catalog, subscribe="u").next_end(begun, reads_all=False)
@@ -165,7 +241,7 @@ def test_a_beginning_beyond_the_end() -> None:
         with pytest.raises(DataLoss, match="t-0 ends at 10, but is to be read from 1000"):
             driver.next_end(driver.initial(), reads_all=False)
     lenient = state(catalog, startingOffsets='{"t": {"0": 1000}}', failOnDataLoss="false")
-    assert lenient.next_end(lenient.initial(), reads_all=False) is None
+    assert lenient.next_end(lenient.initial(), reads_all=False) == StreamOffset({T0: 10}, {T0: 1000})
 
 
 def test_data_that_was_deleted_before_it_was_read() -> None:

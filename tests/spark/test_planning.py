@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 from minikafka.client.structs import TopicPartition
 from minikafka.spark_jobs.errors import BadCheckpoint
 from minikafka.spark_jobs.offsets import StreamOffset
-from minikafka.spark_jobs.planning import OffsetRange, Trigger, limit_by_lag, make_ranges, share_tasks, split_ranges
+from minikafka.spark_jobs.planning import (
+    OffsetRange,
+    Trigger,
+    limit_by_lag,
+    make_ranges,
+    make_tasks,
+    share_tasks,
+    split_ranges,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+ID = b"0123456789abcdef"
 
 
 def test_offsets_are_always_the_same_text() -> None:
@@ -59,18 +68,18 @@ def test_shares_end_in_time(lag: dict[TopicPartition, int], most: int) -> None:
 
 
 def test_ranges() -> None:
-    assert make_ranges({B0: 1, A0: 5, A1: 9}, {B0: 3, A0: 5, A1: 8}) == [OffsetRange("b", 0, 1, 3)]
+    assert make_ranges({B0: 1, A0: 5, A1: 9}, {B0: 3, A0: 5, A1: 8}, {"b": ID}) == [OffsetRange("b", 0, 1, 3, ID)]
 
 
 def test_split_by_number_and_by_size() -> None:
     whole = [OffsetRange("a", 0, 0, 100), OffsetRange("b", 0, 0, 10)]
     assert split_ranges(whole) == whole
-    by_number = split_ranges(whole, partitions_min=4)
+    by_number = split_ranges(whole, pieces_min=4)
     assert [(each.topic, each.size) for each in by_number] == [("a", 33), ("a", 33), ("a", 34), ("b", 10)]
     by_size = split_ranges(whole, records_max=40)
     assert [each.size for each in by_size] == [33, 33, 34, 10]
     # Fewer offsets than pieces that are wanted.
-    assert len(split_ranges([OffsetRange("a", 0, 7, 9)], partitions_min=5)) == 2
+    assert len(split_ranges([OffsetRange("a", 0, 7, 9)], pieces_min=5)) == 2
 
 
 @given(
@@ -107,3 +116,29 @@ def test_small_neighbours_share_a_task() -> None:
     assert [each for task in tasks for each in task] == ranges
     assert [[each.size for each in task] for task in tasks] == [[400, 600], [1], [5_000], [999], [2], [1_000], [1]]
     assert share_tasks([]) == []
+
+
+def test_tasks_of_many_small_partitions_are_few_with_and_without_a_minimum() -> None:
+    ranges = [OffsetRange("t", index, 0, 3) for index in range(500)]
+    assert len(make_tasks(ranges)) == 2
+    assert [len(make_tasks(ranges, tasks_min)) for tasks_min in (2, 8, 499)] == [2, 8, 500]
+    assert len(make_tasks(ranges, 600)) == 600
+    assert max(sum(piece.size for piece in task) for task in make_tasks(ranges, records_max=10)) == 9
+
+
+@given(
+    st.lists(st.integers(1, 3000), max_size=40),
+    st.none() | st.integers(1, 60),
+    st.none() | st.integers(1, 300),
+)
+def test_tasks_are_the_whole_in_order_and_keep_both_limits(
+    sizes: list[int], tasks_min: int | None, records_max: int | None
+) -> None:
+    ranges = [OffsetRange("t", number, 0, size) for number, size in enumerate(sizes)]
+    tasks = make_tasks(ranges, tasks_min, records_max)
+    pieces = [piece for task in tasks for piece in task]
+    offsets = [(piece.partition, offset) for piece in pieces for offset in range(piece.start, piece.stop)]
+    assert offsets == [(number, offset) for number, size in enumerate(sizes) for offset in range(size)]
+    assert all(tasks)
+    assert len(tasks) >= min(tasks_min or 0, sum(sizes))
+    assert all(sum(piece.size for piece in task) <= (records_max or 3000) for task in tasks)

@@ -188,3 +188,33 @@ def test_bad_options(stream: DataStreamReader, topic: str, checkpoint: str) -> N
     reader = stream.option("subscribe", topic).option("endingOffsets", "latest")
     with pytest.raises(PySparkException, match="endingOffsets is not for reading a stream"):
         finish(into_memory(reader, "bad", checkpoint))
+
+
+def test_stream_reads_a_topic_that_was_deleted_and_created_again_while_it_runs(
+    stream: DataStreamReader, spark: SparkSession, topics: Topics, topic: str, checkpoint: str, tmp_path: Path
+) -> None:
+    again, other = topics.create(f"{topic}-a"), topics.create(f"{topic}-b")
+    for name in (again, other):
+        topics.send_many(name, 1, 10)
+    reader = stream.option("subscribe", f"{again},{other}").option("failOnDataLoss", "false")
+    query = into_memory(reader, "created_again", checkpoint).trigger(processingTime="200 milliseconds").start()
+
+    def offsets(name: str) -> list[int]:
+        return sorted(row.offset for row in spark.table("created_again").where(f"topic = '{name}'").collect())
+
+    try:
+        wait_until(lambda: offsets(again) == offsets(other) == [*range(10)], query)
+        delete_topic(topics, again)
+        topics.create(again)
+        # More than the old one had, so that its length does not tell.
+        topics.send_many(again, 1, 15)
+        topics.send_many(other, 1, 5, start=10)
+        wait_until(lambda: offsets(other) == [*range(15)], query)
+        wait_until(lambda: offsets(again) == sorted([*range(10), *range(15)]), query)
+    finally:
+        query.stop()
+    with pytest.raises(PySparkException, match=f"topic {again} was deleted and created again"):
+        delete_topic(topics, again)
+        topics.create(again)
+        strict = stream.option("subscribe", f"{again},{other}").option("failOnDataLoss", "true")
+        finish(into_parquet(strict, str(tmp_path / "rows"), checkpoint).trigger(availableNow=True))
