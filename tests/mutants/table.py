@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants import control_plane, coordinators, log, network, replication
+from tests.mutants import control_plane, coordinators, log, network, replication, storage
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
-    sorted((*replication.MUTANTS, *control_plane.MUTANTS, *log.MUTANTS, *coordinators.MUTANTS, *network.MUTANTS))
+    sorted(
+        (
+            *replication.MUTANTS,
+            *control_plane.MUTANTS,
+            *log.MUTANTS,
+            *coordinators.MUTANTS,
+            *network.MUTANTS,
+            *storage.MUTANTS,
+        )
+    )
 )
