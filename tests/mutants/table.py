@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants import control_plane, coordinators, log, network, replication, storage
+from tests.mutants import consumer, control_plane, coordinators, log, network, replication, storage
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
     sorted(
         (
             *replication.MUTANTS,
+            *consumer.MUTANTS,
             *control_plane.MUTANTS,
             *log.MUTANTS,
             *coordinators.MUTANTS,
