@@ -1,11 +1,11 @@
 """What a broker that leads a partition can know of being the leader still, without asking anybody.
 
 A broker that is cut off from ZooKeeper may have been replaced, and would not hear of it. What it appends is harmless,
-since nobody replicates it. But a coordinator that answers from memory would say what was true once; Kafka does that for
-as long as the cut lasts. So it answers only in contact with those without whom it cannot be replaced:
+since nobody replicates it. But what it reads, and what a coordinator answers from memory, was true once; Kafka does
+that for as long as the cut lasts. So it answers only in contact with those without whom it cannot be replaced:
 
 - For one session timeout after it has asked ZooKeeper something that was answered: until then its session lasts, and
-  leadership is not taken from it behind its back. It asks regularly (`run`). That the connection was not reported lost
+  nobody is elected for want of it. It asks regularly (`run`). That the connection was not reported lost
   proves nothing: a process that was stopped for minutes has not heard of it yet when it goes on.
 - After that, as long as no other leader could commit anything. A follower that fetches the partition in this leader's
   epoch follows nobody else. Another leader would have to be an in-sync replica of which nothing is heard, and have
@@ -13,19 +13,23 @@ as long as the cut lasts. So it answers only in contact with those without whom 
   (KIP-966), so all replicas are candidates. Where nobody else has the partition, nobody else can lead it.
 
 A follower names only partitions with news in its fetches. It follows a partition as long as that is in its session.
+
+The second rule bounds by how much an answer may be out of date, and no more: a follower that has just fetched may have
+gone over since. Where nothing that was committed must be missed, followers are asked (`coordinators/confirming`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from minikafka.broker.clock import Clock
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.zookeeper.coord import Coord, CoordError
+from minikafka.protocol.errors import NotLeaderOrFollowerError
 
 log: Final = logging.getLogger(__name__)
 
@@ -64,11 +68,25 @@ class Contact:
 
     def may_answer(self, partition: Partition) -> bool:
         """Whether a partition that is led here cannot be led, and written to, by another broker."""
+        if partition.leadership is None or self.has_zookeeper:
+            return partition.leadership is not None
+        return self.suffices(partition, self._silent(partition))
+
+    def is_doubtful(self, partition: Partition) -> bool:
+        """Whether a partition that is led here may be led by another broker."""
+        return partition.leadership is not None and not self.may_answer(partition)
+
+    def check(self, partition: Partition) -> None:
+        """NotLeaderOrFollower if that is so."""
+        if self.is_doubtful(partition):
+            raise NotLeaderOrFollowerError(f"{partition} may be led by another broker, nothing is heard of others")
+
+    def suffices(self, partition: Partition, silent: Collection[int]) -> bool:
+        """Whether nobody else can commit anything as long as only these replicas might follow another leader."""
         leadership = partition.leadership
-        if leadership is None or self.has_zookeeper:
-            return leadership is not None
-        silent = self._silent(partition)
-        if len(leadership.isr) >= partition.min_isr and not leadership.maximal_isr.intersection(silent):
+        if leadership is None:
+            return False
+        if len(leadership.isr) >= partition.min_isr and leadership.maximal_isr.isdisjoint(silent):
             return True
         return len(silent) < partition.min_isr
 

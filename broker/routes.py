@@ -48,7 +48,7 @@ def all_routes(context: Context, controller: ControllerTask, coordinators: Coord
         rows += family.routes(context, controller)
     of_groups, of_transactions = coordinators.groups, coordinators.transactions
     rows += groups.routes(of_groups) + group_admin.routes(of_groups)
-    rows += offsets.routes(context, of_groups) + txn_offsets.routes(context, of_groups)
+    rows += offsets.routes(context, of_groups, coordinators.confirmer) + txn_offsets.routes(context, of_groups)
     rows += produce.routes(context, coordinators.verifier) + producers.routes(context, of_transactions)
     rows += transactions.routes(context, of_transactions, of_groups, coordinators.writer, coordinators.late_markers)
     rows += transaction_admin.routes(context.steady_clock, of_transactions)

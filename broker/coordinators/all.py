@@ -10,6 +10,7 @@ from collections.abc import Collection, Coroutine, Iterable
 from typing import Any
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.confirming import Confirmer
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from minikafka.broker.coordinators.transactions.late_markers import LateMarkers
@@ -34,6 +35,7 @@ class Coordinators:
         asked, told = (Peers(context.broker_id, net, context.config, context.metadata) for _ in range(2))
         self._peers = (asked, told)
         self.verifier = Verifier(context, asked)
+        self.confirmer = Confirmer(context, asked)
         self.groups = GroupCoordinator(context, self.verifier)
         self.writer = MarkerWriter(context, self.groups)
         self.late_markers = LateMarkers(context)

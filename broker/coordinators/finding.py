@@ -46,7 +46,7 @@ class CoordinatorFinder:
     def _may_answer(self, topic: str, index: int) -> bool:
         partition = self._context.partitions.all.get((topic, index))
         # Who has just begun to lead, or not even that, says so itself.
-        return partition is None or partition.leadership is None or self._context.contact.may_answer(partition)
+        return partition is None or not self._context.contact.is_doubtful(partition)
 
     def _create(self, topic: str) -> None:
         if topic not in self._creating:

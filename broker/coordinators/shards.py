@@ -73,6 +73,11 @@ class Shards(Generic[_S]):
             raise NotCoordinatorError(f"{self.topic}-{index} may be led by another broker, nothing is heard of others")
         return shard
 
+    def partition_of(self, key: str) -> Partition | None:
+        """Where a group or a transactional id is kept, if that is here."""
+        seat = self._seats.get(self.index_of(key))
+        return None if seat is None else seat.journal.partition
+
     def index_of(self, key: str) -> int:
         topic = self._context.metadata.topics.get(self.topic)
         return coordinator_partition(key, len(topic.partitions)) if topic is not None and topic.partitions else -1
@@ -91,6 +96,11 @@ class Shards(Generic[_S]):
     @property
     def is_loading(self) -> bool:
         return any(not each.is_open and each.journal.is_current for each in self._seats.values())
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether any of this may be kept by another broker by now."""
+        return any(self._context.contact.is_doubtful(each.journal.partition) for each in self._seats.values())
 
     # --------------------------------------------------------------------------------------------- coming and going
 

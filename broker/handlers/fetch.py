@@ -103,7 +103,7 @@ class _Fetch:
         self._partitions: dict[Key, Partition] = {}
         self._unfinished: list[Key] = []
         self._got_bytes = 0
-        self._is_due = False
+        self._is_due = self._is_doubtful = False
         self._held_back_ms = 0
 
     def begin(self) -> FetchResponse | Awaitable[FetchResponse]:
@@ -169,7 +169,11 @@ class _Fetch:
         self._unfinished.clear()
         self._got_bytes = 0
         self._held_back_ms = 0
+        # A follower that fetches is heard of, and has to be served to be heard of.
+        self._is_doubtful = not self._reader.is_follower and not self._context.contact.has_zookeeper
         if self._session is not None:
+            if self._is_doubtful:
+                self._session.watch.mark_where(self._context.contact.is_doubtful)
             self._wanted = self._session.pending()
         self._is_due = not self._wanted and self._session is None
         limit = self._request.max_bytes
@@ -182,6 +186,8 @@ class _Fetch:
             partition = self._partitions[key] = self._partition(key)
             if self._watch is not None:
                 self._watch.look_at(key, partition)
+            if self._is_doubtful:
+                self._context.contact.check(partition)
             read = PartitionRead(partition, wanted, self._reader, budget)
             if self._rack:
                 self._point_elsewhere(read, wanted.fetch_offset)

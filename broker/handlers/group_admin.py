@@ -68,6 +68,8 @@ class _GroupAdminHandler:
 
     def list_all(self, call: Call) -> ListGroupsResponse:
         request: ListGroupsRequest = call.request
+        if self._coordinator.shards.is_doubtful:
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, groups=[])
         states = {each.lower() for each in request.states_filter}
         types = {each.lower() for each in request.types_filter}
         groups = [

@@ -105,6 +105,8 @@ class _OffsetsHandler:
             partition.check_epoch(asked.current_leader_epoch)
             if request.replica_id != _DEBUGGING_CONSUMER:
                 partition.check_leader()
+            if request.replica_id < 0:
+                self._context.contact.check(partition)
             partition.check_online()
             if version == 0:
                 answer.old_style_offsets = _segment_offsets(partition, asked)
@@ -137,6 +139,7 @@ class _OffsetsHandler:
             partition = self._context.partitions.get(topic, asked.partition)
             partition.check_epoch(asked.current_leader_epoch)
             partition.check_leader()
+            self._context.contact.check(partition)
             answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
         except KafkaError as error:
             answer.error_code = error.code

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from minikafka.broker.context import Context
@@ -72,20 +72,31 @@ class _MetadataHandler:
 
     def _topics(self, call: Call, addresses: Mapping[int, NodeAddress]) -> list[MetadataResponseTopic]:
         request: MetadataRequest = call.request
-        topics = self._context.metadata.topics
+        topics, doubtful = self._context.metadata.topics, self._doubtful()
         if request.topics is None or (call.version == 0 and not request.topics):
-            return [_described(each, addresses, call.version) for each in topics.values()]
+            return [_described(each, addresses, doubtful, call.version) for each in topics.values()]
         answers = []
         for name, asked in {(each.name, each.topic_id): each for each in request.topics}.items():
             found = self._find(asked)
             if found is not None:
-                answers.append(_described(found, addresses, call.version))
+                answers.append(_described(found, addresses, doubtful, call.version))
             elif name[0] is None:
                 answers.append(_unknown(asked, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
                 may_create = call.version < 4 or request.allow_auto_topic_creation
                 answers.append(_unknown(asked, self._missing(name[0], may_create)))
         return answers
+
+    def _doubtful(self) -> frozenset[tuple[str, int]]:
+        """Partitions that are led here as far as is known, and not served: clients have to ask others about them."""
+        contact, partitions = self._context.contact, self._context.partitions
+        if contact.has_zookeeper:
+            return frozenset()
+        own = (each for each in partitions.all.values() if contact.is_doubtful(each))
+        state_of = self._context.metadata.partition
+        return frozenset(
+            each.name for each in own if (state := state_of(*each.name)) and state.leader == self._context.broker_id
+        )
 
     def _find(self, asked: MetadataRequestTopic) -> Topic | None:
         name = asked.name if asked.name is not None else self._context.metadata.name_of(asked.topic_id)
@@ -115,17 +126,24 @@ class _MetadataHandler:
             self._creating.discard(name)
 
 
-def _described(topic: Topic, addresses: Mapping[int, NodeAddress], version: int) -> MetadataResponseTopic:
+def _described(
+    topic: Topic, addresses: Mapping[int, NodeAddress], doubtful: Collection[tuple[str, int]], version: int
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(state, addresses, version) for _, state in sorted(topic.partitions.items())],
+        partitions=[
+            _partition(state, NO_LEADER if (topic.name, index) in doubtful else state.leader, addresses, version)
+            for index, state in sorted(topic.partitions.items())
+        ],
     )
 
 
-def _partition(state: PartitionState, addresses: Mapping[int, NodeAddress], version: int) -> MetadataResponsePartition:
-    error, leader = ErrorCode.NONE, state.leader
+def _partition(
+    state: PartitionState, leader: int, addresses: Mapping[int, NodeAddress], version: int
+) -> MetadataResponsePartition:
+    error = ErrorCode.NONE
     if leader not in addresses:
         error = ErrorCode.LEADER_NOT_AVAILABLE
         if leader != NO_LEADER and version >= _LISTENER_VERSION:

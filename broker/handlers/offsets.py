@@ -9,17 +9,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from typing import Final
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.confirming import Confirmer
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.groups.group import Group
 from minikafka.broker.coordinators.groups.offsets import Commit, Name
 from minikafka.broker.coordinators.groups.shard import OFFSET_ERRORS, told
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, KafkaError, NotCoordinatorError
 from minikafka.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -47,8 +48,8 @@ Wanted = list[tuple[str, list[int]]]
 Found = list[tuple[str, list[tuple[int, Commit, ErrorCode]]]]
 
 
-def routes(context: Context, coordinator: GroupCoordinator) -> list[Route]:
-    handler = _OffsetsHandler(context, coordinator)
+def routes(context: Context, coordinator: GroupCoordinator, confirmer: Confirmer) -> list[Route]:
+    handler = _OffsetsHandler(context, coordinator, confirmer)
     return [
         Route(APIS[8], handler.commit, Operation.READ, Resource.GROUP),
         Route(APIS[9], handler.fetch, Operation.DESCRIBE, Resource.GROUP),
@@ -59,9 +60,10 @@ def routes(context: Context, coordinator: GroupCoordinator) -> list[Route]:
 class _OffsetsHandler:
     """See the module's description."""
 
-    def __init__(self, context: Context, coordinator: GroupCoordinator) -> None:
+    def __init__(self, context: Context, coordinator: GroupCoordinator, confirmer: Confirmer) -> None:
         self._context = context
         self._coordinator = coordinator
+        self._confirmer = confirmer
 
     # ----------------------------------------------------------------------------------------------- committing
 
@@ -107,13 +109,33 @@ class _OffsetsHandler:
 
     # ------------------------------------------------------------------------------------------------- fetching
 
-    def fetch(self, call: Call) -> OffsetFetchResponse:
+    def fetch(self, call: Call) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+        return self._fetch_later(call) if self._confirmer.is_needed else self._fetch(call, ())
+
+    async def _fetch_later(self, call: Call) -> OffsetFetchResponse:
+        """A client that has seen an offset committed is shown no earlier one, by whichever broker."""
+        request: OffsetFetchRequest = call.request
+        is_of_many = call.version >= _MANY_GROUPS_SINCE
+        groups = [each.group_id for each in request.groups] if is_of_many else [request.group_id]
+        return self._fetch(call, await self._unconfirmed(groups))
+
+    async def _unconfirmed(self, groups: Iterable[str]) -> frozenset[str]:
+        """Groups that another broker may have committed something of."""
+        partition_of = self._coordinator.shards.partition_of
+        partitions = {group_id: partition for group_id in groups if (partition := partition_of(group_id)) is not None}
+        asked = list(dict.fromkeys(partitions.values()))
+        outcomes = dict(zip(asked, await asyncio.gather(*map(self._confirmer.confirm, asked)), strict=True))
+        return frozenset(group_id for group_id, partition in partitions.items() if not outcomes[partition])
+
+    def _fetch(self, call: Call, unconfirmed: Collection[str]) -> OffsetFetchResponse:
         request: OffsetFetchRequest = call.request
         if call.version >= _MANY_GROUPS_SINCE:
-            return OffsetFetchResponse(groups=[self._fetch_group(each, request) for each in request.groups])
+            groups = [self._fetch_group(each, request, unconfirmed) for each in request.groups]
+            return OffsetFetchResponse(groups=groups)
         wanted = None if request.topics is None else [(each.name, each.partition_indexes) for each in request.topics]
         try:
-            found, code = self._find(request.group_id, wanted, request.require_stable), ErrorCode.NONE
+            found = self._find(request.group_id, wanted, request.require_stable, unconfirmed)
+            code = ErrorCode.NONE
         except KafkaError as error:
             found, code = [], error.code
             if call.version < _GROUP_ERROR_SINCE:
@@ -138,10 +160,12 @@ class _OffsetsHandler:
             ],
         )
 
-    def _fetch_group(self, asked: OffsetFetchRequestGroup, request: OffsetFetchRequest) -> OffsetFetchResponseGroup:
+    def _fetch_group(
+        self, asked: OffsetFetchRequestGroup, request: OffsetFetchRequest, unconfirmed: Collection[str]
+    ) -> OffsetFetchResponseGroup:
         wanted = None if asked.topics is None else [(each.name, each.partition_indexes) for each in asked.topics]
         try:
-            found = self._find(asked.group_id, wanted, request.require_stable)
+            found = self._find(asked.group_id, wanted, request.require_stable, unconfirmed)
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.code)
         return OffsetFetchResponseGroup(
@@ -164,7 +188,9 @@ class _OffsetsHandler:
             ],
         )
 
-    def _find(self, group_id: str, wanted: Wanted | None, require_stable: bool) -> Found:
+    def _find(self, group_id: str, wanted: Wanted | None, require_stable: bool, unconfirmed: Collection[str]) -> Found:
+        if group_id in unconfirmed:
+            raise NotCoordinatorError(f"group {group_id} may be coordinated by another broker")
         group = self._coordinator.group(group_id)
         topic_id = self._context.metadata.topic_id
         if wanted is None:

@@ -82,7 +82,9 @@ class _ProducersHandler:
         answer = DescribedProducersPartition(partition_index=index, active_producers=[])
         try:
             check_topic_name(topic)
-            producers = self._context.partitions.get(topic, index).log.producers
+            partition = self._context.partitions.get(topic, index)
+            self._context.contact.check(partition)
+            producers = partition.log.producers
             answer.active_producers = [
                 ProducerState(
                     producer_id=each.producer_id,

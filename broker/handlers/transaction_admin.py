@@ -69,6 +69,8 @@ class _TransactionAdminHandler:
 
     def list(self, call: Call) -> ListTransactionsResponse:
         request: ListTransactionsRequest = call.request
+        if self._coordinator.shards.is_doubtful:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self._coordinator.shards.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         found = [each for each in self._coordinator.all() if self._is_wanted(each, request)]

@@ -45,6 +45,10 @@ class DataWatch:
         """The reader wants something else of these than before."""
         self._changed.update(dict.fromkeys(keys))
 
+    def mark_where(self, holds: Callable[[Partition], bool]) -> None:
+        """Something is to be told of these although nothing was written."""
+        self.mark([key for key, partition in self._partitions.items() if holds(partition)])
+
     def look_at(self, key: Key, partition: Partition) -> None:
         """To be called right before a partition is read: what changes after this is noticed."""
         known = self._partitions.get(key)

@@ -41,9 +41,6 @@ SHORT = {
     "disk full": 1,
 }
 
-# Row -> which promise is not kept yet.
-BROKEN = {"deposed leader": "reads from a leader that is cut off have no bound in time"}
-
 LONG_SECONDS = 20.0
 LONG_FAULTS_MIN = 2
 
@@ -56,12 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def params(rows: Iterable[Row]) -> list[ParameterSet]:
-    return [pytest.param(row, id=row.name, marks=marks(row)) for row in rows]
-
-
-def marks(row: Row) -> list[pytest.MarkDecorator]:
-    needs = pytest.mark.needs("java", *row.all_needs)
-    return [needs, pytest.mark.xfail(reason=BROKEN[row.name])] if row.name in BROKEN else [needs]
+    return [pytest.param(row, id=row.name, marks=pytest.mark.needs("java", *row.all_needs)) for row in rows]
 
 
 @pytest.mark.timeout(240)

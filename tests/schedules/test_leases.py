@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from minikafka.broker.contact import Contact
+from minikafka.broker.coordinators.confirming import Confirmer
 from minikafka.broker.internal_topics import TRANSACTION_STATE
 from minikafka.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
 from tests.schedules.stage import Violation, must, must_fail, play
@@ -82,6 +83,13 @@ async def coordinator_cut_off_from_zookeeper_alone() -> None:
     cluster, client = await _cluster()
     cluster.cut_zookeeper(client.coordinator())
     old = await _replaced(cluster, client)
+    # Its followers have fetched from it until a moment ago.
+    try:
+        offset = await client.fetch_from(old)
+    except NotCoordinatorError:
+        pass
+    else:
+        raise Violation(f"a coordinator that was replaced says {offset}")
     await cluster.wait(SESSION_SECONDS / 3 + _MARGIN_SECONDS)
     for seconds in (0, 60, 120):
         await cluster.wait(seconds)
@@ -160,6 +168,11 @@ async def coordinator_without_replicas() -> None:
 
 def coordinators_always_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Contact, "may_answer", lambda self, partition: True)
+    patch.setattr(Confirmer, "is_needed", False)
+
+
+def a_fetch_a_moment_ago_is_enough(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Confirmer, "is_needed", False)
 
 
 def zookeeper_is_needed(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +204,7 @@ STORIES: list[Any] = [
 
 MUTANTS: list[Any] = [
     (coordinator_cut_off_from_all, coordinators_always_answer),
-    (coordinator_cut_off_from_zookeeper_alone, coordinators_always_answer),
+    (coordinator_cut_off_from_zookeeper_alone, a_fetch_a_moment_ago_is_enough),
     (coordinator_that_was_stopped, coordinators_always_answer),
     (transaction_coordinator_cut_off_from_all, coordinators_always_answer),
     (coordinator_cut_off_from_all_without_min_isr, a_leader_is_enough),

@@ -155,7 +155,7 @@ async def txn_bench(**settings: str) -> AsyncIterator[TxnBench]:
         return [
             *fetch.routes(context),
             *list_offsets.routes(context),
-            *offsets.routes(context, all_of_them.groups),
+            *offsets.routes(context, all_of_them.groups, all_of_them.confirmer),
             *produce.routes(context, all_of_them.verifier),
             *producers.routes(context, all_of_them.transactions),
             *transactions.routes(

@@ -32,11 +32,12 @@ from tests.broker.handlers.station import Station, coordinators, station
 
 
 def _routes(context: Context) -> list[Route]:
-    coordinator = coordinators(context).groups
+    all_of_them = coordinators(context)
+    coordinator = all_of_them.groups
     context.partitions.on_role_changed = coordinator.shards.on_role_changed
     context.metadata.on_topics_deleted = coordinator.on_topics_deleted
     rows = find_coordinator.routes(context) + groups.routes(coordinator)
-    return rows + group_admin.routes(coordinator) + offsets.routes(context, coordinator)
+    return rows + group_admin.routes(coordinator) + offsets.routes(context, coordinator, all_of_them.confirmer)
 
 
 @pytest.fixture
