@@ -47,11 +47,9 @@ async def load(
     except BaseException:
         await work.run_blocking(log_dirs.close)
         raise
-    try:
-        log_dirs.check_loaded(clock.wall_ms())
-    finally:
-        for loaded in loads:
-            loaded.report(clock.monotonic_ms() - began_ms)
+    for loaded in loads:
+        loaded.report(clock.monotonic_ms() - began_ms)
+    log_dirs.check_loaded()
 
 
 async def close(log_dirs: LogDirs, broker_epoch: int, work: Work) -> None:

@@ -38,6 +38,7 @@ class Accumulator:
         self.bytes = 0
         self.incomplete: dict[Batch, PartitionQueue] = {}
         """Every batch that has no answer yet."""
+        self._emptied: asyncio.Future[None] | None = None
         self._line: deque[tuple[asyncio.Future[None], int]] = deque()
         self.is_closed = False
 
@@ -104,6 +105,16 @@ class Accumulator:
         """A batch has its answer: its records are let go."""
         if self.incomplete.pop(batch, None) is not None:
             self.free(batch.release())
+            if self._emptied is not None and not self.incomplete:
+                self._emptied.set_result(None)
+                self._emptied = None
+
+    async def wait_empty(self) -> None:
+        """Wait until the outcome of every batch is known, also of those whose senders have an error already."""
+        while self.incomplete:
+            if self._emptied is None:
+                self._emptied = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._emptied)
 
     def split(self, batch: Batch, halves: tuple[Batch, Batch]) -> None:
         """Two batches took the place of one."""

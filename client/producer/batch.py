@@ -64,6 +64,7 @@ class Batch:
         "headers",
         "identity",
         "is_done",
+        "is_uncertain",
         "keys",
         "last_stamp",
         "order",
@@ -96,7 +97,8 @@ class Batch:
         self.sequence = -1
         self.identity = Identity()
         self.wire: bytearray | None = None
-        # What became of it.
+        self.is_uncertain = False  # an attempt that is over may have been written, or may yet be
+        # What became of it: done is what whoever sent it knows; the batch itself may still be in flight.
         self.is_done = False
         self.error: KafkaError | None = None
         self.answer = Answer()
@@ -147,7 +149,8 @@ class Batch:
             builder.append(timestamp_ms, keys[index], values[index], headers.get(index, ()))
 
     def number_anew(self) -> None:
-        """Forget identity and sequence; the next attempt gives others."""
+        """Forget identity and sequence; the next attempt gives others. Never of a batch that may have been written."""
+        assert not self.is_uncertain
         self.sequence = -1
         self.wire = None
 
@@ -158,6 +161,7 @@ class Batch:
         for which, start, end in ((0, 0, middle), (1, middle, len(self.values))):
             half = Batch(self.topic_partition, (*self.order, which), self.deadline_ms, self.ready_ms)
             half.identity = self.identity
+            half.is_uncertain = self.is_uncertain
             half.sequence = self.sequence if self.sequence < 0 else add_to_sequence(self.sequence, start)
             half.values, half.keys = self.values[start:end], self.keys[start:end]
             half.headers = {index - start: found for index, found in self.headers.items() if start <= index < end}

@@ -14,6 +14,7 @@ from minikafka.client.errors import ConnectionFailed
 from minikafka.client.producer.batch import Answer, Batch
 from minikafka.client.producer.config import ProducerConfig
 from minikafka.client.producer.queues import PartitionQueue
+from minikafka.client.producer.sequences import is_refusal
 from minikafka.client.producer.watch import unforeseen, watched
 from minikafka.protocol.compression import Compression
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +49,7 @@ class Judge(Protocol):
 class Outcome:
     """What came of sending one batch: an answer with a code, or an error instead of an answer."""
 
-    __slots__ = ("answer", "code", "error", "message")
+    __slots__ = ("answer", "code", "error", "message", "was_sent")
 
     def __init__(
         self,
@@ -56,11 +57,18 @@ class Outcome:
         message: str | None = None,
         answer: Answer | None = None,
         error: KafkaError | None = None,
+        was_sent: bool = True,
     ) -> None:
         self.code = code
         self.message = message
         self.answer = answer
         self.error = error
+        self.was_sent = was_sent
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the batch may have been written, or may yet be, though no success was answered."""
+        return self.was_sent and (self.error is not None or not is_refusal(self.code))
 
 
 class Lane:
@@ -125,7 +133,7 @@ class Lane:
                 return
             answer = connection.send_nowait(request, min_version=self._min_version)
         except KafkaError as error:
-            self._settle(taken, repeat(Outcome(error=error)))
+            self._settle(taken, repeat(Outcome(error=error, was_sent=False)))
             return
         self.in_flight += 1
         answer.add_done_callback(self._on_answer(taken))

@@ -35,7 +35,7 @@ class PartitionQueue:
         "failures",
         "in_flight",
         "last_error",
-        "must_renumber",
+        "leaves_epoch",
         "node_id",
         "numbering",
         "open",
@@ -52,7 +52,7 @@ class PartitionQueue:
         self.in_flight: deque[Batch] = deque()
         self.failed: list[Batch] = []
         self.numbering = Numbering()
-        self.must_renumber = False
+        self.leaves_epoch = False  # no batch gets its first number until `leave_epoch` has happened
         self.node_id = -1  # where what is in flight was sent to
         self.paused_until_ms = 0.0
         self.failures = 0  # in a row
@@ -101,6 +101,8 @@ class PartitionQueue:
         """Whether the next batch can go to a node now."""
         if self.failed or len(self.in_flight) >= in_flight_max or (self.in_flight and self.node_id != node_id):
             return False
+        if self.leaves_epoch and not (self.waiting and self.waiting[0].sequence >= 0):
+            return False
         ready_ms = self.ready_at_ms()
         return ready_ms is not None and ready_ms <= now_ms
 
@@ -122,10 +124,37 @@ class PartitionQueue:
         if self.failed and not self.in_flight:
             self.waiting.extendleft(sorted(self.failed, key=lambda batch: batch.order, reverse=True))
             self.failed = []
-            if self.must_renumber:
-                self.must_renumber = False
-                for batch in self.waiting:
-                    batch.number_anew()
+
+    def to_drop(self) -> list[Batch]:
+        """The batches that were given up and need not be sent again: no later one depends on them."""
+        unneeded = []
+        is_needed = False  # by a later batch
+        for batch in reversed([*self]):
+            if batch in self.in_flight:
+                is_needed |= not batch.is_done
+            elif not batch.is_done:
+                is_needed |= batch.is_uncertain
+            elif batch.sequence < 0 or not is_needed:
+                unneeded.append(batch)
+        return unneeded[::-1]
+
+    def drop(self, batch: Batch) -> None:
+        """Take a batch out that is not in flight."""
+        if batch is self.open:
+            self.open = None
+        elif batch in self.waiting:
+            self.waiting.remove(batch)
+        else:
+            self.failed.remove(batch)
+
+    def leave_epoch(self) -> bool:
+        """Number what waits anew, if the epoch is to be left and nothing may still be written in it."""
+        if not self.leaves_epoch or self.in_flight or any(batch.is_uncertain for batch in self.waiting):
+            return False
+        self.leaves_epoch = False
+        for batch in self.waiting:
+            batch.number_anew()
+        return True
 
     def replace_by_halves(self, batch: Batch) -> tuple[Batch, Batch]:
         """A batch that failed as two, to be sent again in its place."""

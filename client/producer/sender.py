@@ -91,7 +91,8 @@ class Sender:
         queue.waiting.clear()
         queue.failed.clear()
         for batch in unsent:
-            self._fail(queue, batch, error, is_logged)
+            self._fail(queue, batch, self._with_outcome(batch, error), is_logged)
+        self._regroup(queue)
 
     def snapshot(self) -> ProducerMetrics:
         """The metrics as they are now."""
@@ -259,34 +260,36 @@ class Sender:
             self._deliver(queue, batch, outcome)
         else:
             assert error is not None
+            batch.is_uncertain |= outcome.is_uncertain
             self._not_delivered(queue, batch, verdict, error)
-        queue.requeue_failed()
+        if queue.failed or queue.leaves_epoch:
+            self._regroup(queue)
         self.ready(queue)
 
     def _deliver(self, queue: PartitionQueue, batch: Batch, outcome: Outcome) -> None:
         queue.failures = 0
         queue.last_error = None
-        self.metrics.batches_delivered += 1
-        self.metrics.records_delivered += len(batch)
+        if not batch.is_done:
+            self.metrics.batches_delivered += 1
+            self.metrics.records_delivered += len(batch)
         batch.finish(outcome.answer)
         self.accumulator.finished(batch)
 
     def _not_delivered(self, queue: PartitionQueue, batch: Batch, verdict: Verdict, error: KafkaError) -> None:
         if error.refresh_metadata:
             self._cluster.refresh_soon()
-        if verdict in (Verdict.FAIL, Verdict.ABORT, Verdict.FATAL):
-            self._fail(queue, batch, error)
+        is_aborting = self.transactions is not None and self.transactions.is_aborting
+        is_final = verdict in (Verdict.FAIL, Verdict.ABORT, Verdict.FATAL)
+        if is_final or is_aborting or (verdict is Verdict.SPLIT and batch.is_done):
+            self._fail(queue, batch, self._with_outcome(batch, error))
             if verdict is Verdict.FATAL:
                 self.fail_for_good(error)
-        elif self._is_given_up(batch):
-            self._fail(queue, batch, self._too_late(batch, error))
         elif verdict is Verdict.SPLIT:
             self.metrics.batches_split += 1
             self.accumulator.split(batch, queue.replace_by_halves(batch))
         else:
             queue.last_error = error
-            if verdict is Verdict.RENUMBER:
-                self._renumber(queue, error)
+            queue.leaves_epoch |= verdict is Verdict.LEAVE_EPOCH
             self._retry(queue, batch)
 
     def _retry(self, queue: PartitionQueue, batch: Batch) -> None:
@@ -298,35 +301,34 @@ class Sender:
             queue.paused_until_ms = self._clock.monotonic_ms() + delay_ms
         queue.failed.append(batch)
 
-    def _renumber(self, queue: PartitionQueue, error: KafkaError) -> None:
-        log.warning("%s-%d: batches are numbered anew: %s", *queue.topic_partition, error)
-        queue.must_renumber = True
-        if queue.numbering.identity == self._identities.current:
-            self.metrics.epoch_bumps += 1
-            self._identities.bump()
-
-    def _is_given_up(self, batch: Batch) -> bool:
-        is_aborting = self.transactions is not None and self.transactions.is_aborting
-        return batch.is_done or is_aborting or self._clock.monotonic_ms() >= batch.deadline_ms
-
-    def _too_late(self, batch: Batch, last: KafkaError | str) -> KafkaError:
-        topic, partition = batch.topic_partition
-        limit_ms = self._config.delivery_timeout_ms
-        return DeliveryTimeout(f"{topic}-{partition}: not acknowledged within {limit_ms} ms: {last}")
-
-    def _why_late(self, queue: PartitionQueue) -> KafkaError | str:
-        if queue.last_error is not None:
-            return queue.last_error
-        if self._cluster.leader(*queue.topic_partition) is None:
-            return "the partition has no leader"
-        return "no answer has come" if queue.in_flight else "its turn has not come"
+    def _regroup(self, queue: PartitionQueue) -> None:
+        """After failures: what is sent again, what no longer is, and in which epoch."""
+        queue.requeue_failed()
+        for batch in queue.to_drop():
+            assert batch.error is not None
+            queue.drop(batch)
+            self._fail(queue, batch, batch.error)
+        if queue.leave_epoch():
+            why = queue.last_error or "a batch was given up"
+            log.info("%s-%d: goes on in the next epoch: %s", *queue.topic_partition, why)
+            if queue.numbering.identity == self._identities.current:
+                self.metrics.epoch_bumps += 1
+                self._identities.bump()
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaError, is_logged: bool = True) -> None:
-        self.metrics.records_failed += len(batch)
-        if is_logged and not batch.is_done:
-            log.warning("%s-%d: %d records were not delivered: %s", *queue.topic_partition, len(batch), error)
-        batch.finish(error=error)
+        """A batch that is in no place of its queue any more is over."""
+        self._give_up(queue, batch, error, is_logged)
         self.accumulator.finished(batch)
+
+    def _give_up(self, queue: PartitionQueue, batch: Batch, error: KafkaError, is_logged: bool = True) -> None:
+        """Whoever waits for a batch gets the error. The batch itself may keep its place: see `sequences`."""
+        if batch.is_done:
+            return
+        self.metrics.records_failed += len(batch)
+        if is_logged:
+            log.warning("%s-%d: %d records were not delivered: %s", *queue.topic_partition, len(batch), error)
+        queue.leaves_epoch |= self._mode is Mode.IDEMPOTENT and batch.sequence >= 0
+        batch.finish(error=error)
         if self.transactions is not None:
             self.transactions.fail(error, loses_numbers=batch.sequence >= 0)
 
@@ -338,23 +340,39 @@ class Sender:
                 self.transactions.fail_for_good(error)
             self.fail_all(self.fatal)
 
-    # ---------------------------------------------------------------------------------------------- patience
+    # -------------------------------------------------------------------------------------- delivery timeouts
 
     async def _sweep(self) -> None:
-        """Tell in time whoever waits for what will not come."""
+        """Fail in time what is not delivered by its deadline."""
         step_s = min(_SWEEP_MS_MAX, self._config.delivery_timeout_ms / 4) / 1000
         while True:
             await asyncio.sleep(step_s)
             now_ms = self._clock.monotonic_ms()
             late = [item for item in self.accumulator.incomplete.items() if item[0].deadline_ms <= now_ms]
             for batch, queue in late:
-                error = self._too_late(batch, self._why_late(queue))
-                if batch in queue.in_flight or batch in queue.failed:
-                    # Who waits is told; the batch itself keeps its place until its answer is there.
-                    batch.finish(error=error)
-                    continue
-                if batch is queue.open:
-                    queue.open = None
-                elif batch in queue.waiting:
-                    queue.waiting.remove(batch)
-                self._fail(queue, batch, error)
+                self._give_up(queue, batch, self._too_late(queue, batch))
+            for queue in dict.fromkeys(queue for _, queue in late):
+                self._regroup(queue)
+                self.ready(queue)
+
+    def _too_late(self, queue: PartitionQueue, batch: Batch) -> KafkaError:
+        topic, partition = batch.topic_partition
+        limit_ms = self._config.delivery_timeout_ms
+        why = self._why_late(queue)
+        error = DeliveryTimeout(f"{topic}-{partition}: not acknowledged within {limit_ms} ms: {why}")
+        return self._with_outcome(batch, error, is_in_flight=batch in queue.in_flight)
+
+    def _why_late(self, queue: PartitionQueue) -> KafkaError | str:
+        if queue.last_error is not None:
+            return queue.last_error
+        if self._cluster.leader(*queue.topic_partition) is None:
+            return "the partition has no leader"
+        return "no answer has come" if queue.in_flight else "its turn has not come"
+
+    def _with_outcome(self, batch: Batch, error: KafkaError, is_in_flight: bool = False) -> KafkaError:
+        """The error of a batch, which says so if it may have been written all the same, and may be read."""
+        if self._mode is Mode.TRANSACTIONAL or not (batch.is_uncertain or is_in_flight):
+            return error
+        unknown = type(error)(f"{error.message} (the outcome is unknown: it may have been written)")
+        unknown.wire_code = error.wire_code
+        return unknown

@@ -48,7 +48,8 @@ class TransactionCalls(ABC):
 
         async def give_up() -> None:
             self._sender.drop_unsent(TransactionFailed("the transaction was aborted"))
-            await self.flush()
+            # What is in flight could arrive in the next transaction, also after its delivery timeout.
+            await self._sender.accumulator.wait_empty()
 
         await self._require_transactions().abort(give_up)
 

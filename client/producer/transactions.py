@@ -66,8 +66,11 @@ class Transactions:
         self._admitted: set[TopicPartition] = set()
         self._asking: dict[TopicPartition, PartitionQueue] = {}
         self._has_offsets = False
+        self._are_offsets_uncertain = False  # asked to write offsets, and nobody knows whether it was done
         self._may_be_known = False  # the coordinator was asked for something, and perhaps its answer was lost
         self._needs_new_epoch = False
+        self._last_committed = 0
+        self._asks = asyncio.Lock()  # of what ends the transaction, or adds offsets to it, one goes on at a time
         self._task: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------------------------------------ states
@@ -189,15 +192,26 @@ class Transactions:
         self.require_open()
         if not offsets:
             return
-        try:
-            await self._coordinate(lambda: self._ask_to_add_group(group.group_id))
-            self._has_offsets = True
-            await self._coordinate(lambda: self._commit_offsets(offsets, group))
-        except KafkaError as error:
-            self._fail_unless_retriable(error)
-            raise
+        number = self.number
+        async with self._asks:
+            try:
+                await self._coordinate(lambda: self._ask_to_add_group(number, group.group_id))
+                self._has_offsets = self._are_offsets_uncertain = True
+                await self._coordinate(lambda: self._commit_offsets(number, offsets, group))
+                self._are_offsets_uncertain = False
+            except KafkaError as error:
+                self._fail_unless_retriable(error)
+                raise
 
-    async def _ask_to_add_group(self, group_id: str) -> None:
+    def _require_unended(self, number: int) -> None:
+        """Offsets can still get into the transaction: they do not go on to be asked for behind its end."""
+        if self.state is State.FAILED or self.state is State.FATAL:
+            raise self.failure()
+        if self.number != number or self.state not in (State.OPEN, State.FLUSHING):
+            raise TransactionFailed("the transaction ended before its offsets were written")
+
+    async def _ask_to_add_group(self, number: int, group_id: str) -> None:
+        self._require_unended(number)
         self._may_be_known = True
         identity = self._identity
         request = AddOffsetsToTxnRequest(
@@ -209,8 +223,9 @@ class Transactions:
         self._raise_worst({(await self._ask(request)).error_code})
 
     async def _commit_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+        self, number: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
+        self._require_unended(number)
         identity = self._identity
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, partition), found in offsets.items():
@@ -242,14 +257,24 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------- the end
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
-        """Wait until all records are delivered, then make them visible; TransactionFailed if it must be aborted."""
+        """Wait until all records are delivered, then make them visible; TransactionFailed if it must be aborted.
+
+        Of two at once one commits, and the other returns when that is done.
+        """
         self._move(Event.COMMIT)
         number = self.number
         await flush()
+        async with self._asks:
+            if self._last_committed != number:
+                await self._commit(number)
+
+    async def _commit(self, number: int) -> None:
         if self.number != number or self.state in (State.READY, State.ABORTING):
             raise TransactionFailed("the transaction was aborted while its commit waited for the last records")
         if self._may_be_known and not self._is_known and self.state is State.FLUSHING:
             self.fail(TransactionFailed("nobody knows whether the coordinator has heard of its offsets"))
+        if self._are_offsets_uncertain and self.state is State.FLUSHING:
+            self.fail(TransactionFailed("nobody knows whether its offsets were written"), loses_numbers=True)
         if self.state is State.FAILED:
             raise self.failure()
         self._move(Event.FLUSHED)
@@ -261,19 +286,34 @@ class Transactions:
         if self.state is not State.COMMITTING:
             raise self.failure()
         self._move(Event.COMMITTED)
+        self._last_committed = number
         self._forget()
 
     async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
-        """Give up what was not sent, wait for the rest, then make all of it invisible for good."""
+        """Give up what was not sent, wait for the rest, then make all of it invisible for good.
+
+        Of two at once one aborts, and the other returns when that is done.
+        """
         self._move(Event.ABORT)
+        number = self.number
         await flush()
+        async with self._asks:
+            if self.number == number and self.state is not State.READY:
+                await self._abort()
+
+    async def _abort(self) -> None:
+        if self.state is State.FATAL:
+            raise self.failure()
         await self._end(committed=False)
+        # An abort that is asked for again goes on here: nothing of the transaction is left to be ended, and the
+        # coordinator may have begun the next epoch already.
+        self._forget()
         if self._needs_new_epoch:
-            # Numbers were lost with the records that were given up; a new epoch starts from 0 everywhere.
+            # Numbers were lost with the records that were given up; a new epoch starts from 0 everywhere. It also
+            # fences what may still arrive of them.
             await self._coordinate(self._identities.obtain)
             self._needs_new_epoch = False
         self._move(Event.ABORTED)
-        self._forget()
 
     def failure(self) -> KafkaError:
         """What a call raises after the transaction has failed."""
@@ -310,7 +350,7 @@ class Transactions:
     def _forget(self) -> None:
         self._admitted.clear()
         self._asking.clear()
-        self._has_offsets = self._may_be_known = False
+        self._has_offsets = self._are_offsets_uncertain = self._may_be_known = False
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -89,6 +89,11 @@ class Peer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def hang_up(self) -> None:
+        """End every connection, with all that is not answered yet."""
+        for task in self._tasks:
+            task.cancel()
+
     # ------------------------------------------------------------------------------------------------ serving
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

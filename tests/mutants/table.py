@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants import consumer, control_plane, coordinators, log, network, replication, storage
+from tests.mutants import control_plane, coordinators, log, network, producer, replication
 from tests.mutants.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = tuple(
-    sorted(
-        (
-            *replication.MUTANTS,
-            *consumer.MUTANTS,
-            *control_plane.MUTANTS,
-            *log.MUTANTS,
-            *coordinators.MUTANTS,
-            *network.MUTANTS,
-            *storage.MUTANTS,
-        )
-    )
+_AREAS: Final = (
+    replication,
+    control_plane,
+    log,
+    coordinators,
+    network,
+    producer,
 )
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(mutant for area in _AREAS for mutant in area.MUTANTS))
