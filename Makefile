@@ -131,6 +131,10 @@ compat-suite: setup java ## put kafka-python's own integration tests to a broker
 chaos: setup java ## break clusters under load (SECONDS=300 a row, ARGS='--only "kill -9 leader"' for one of them)
 	$(BIN)/python -m tests.chaos.run --seconds $(SECONDS) --record $(ARGS)
 
+.PHONY: campaign-client
+campaign-client: setup java ## play seeds of clients behind a fault proxy (SEEDS=0:100, ARGS='--workload copying --client aiokafka')
+	$(BIN)/python -m tests.client.campaign.run --seeds $(SEEDS) $(ARGS)
+
 .PHONY: mutants
 mutants: setup ## remove one rule after the other and see which test notices (ARGS='--only NAME --stages unit,schedules,seeds')
 	$(BIN)/python -m tests.mutants.run --results tests/mutants/RESULTS.md $(ARGS)

@@ -20,7 +20,7 @@ class Fault(StrEnum):
     HOLD_REQUEST = "hold request"
     """It reaches the broker late, even if the client has closed the connection meanwhile, as from a full socket."""
     DROP_REQUEST = "drop request"
-    """It never reaches the broker. The connection stays."""
+    """It never reaches the broker, nor does what follows it on its connection, which stays open and silent."""
     CUT_REQUEST = "cut request"
     """Its first bytes reach the broker, then both sides are closed."""
     RESET_REQUEST = "reset request"
@@ -28,7 +28,7 @@ class Fault(StrEnum):
     HOLD_ANSWER = "hold answer"
     """The client gets it late."""
     DROP_ANSWER = "drop answer"
-    """The client never gets it. The connection stays."""
+    """The client never gets it, nor what follows it on its connection. Requests go on reaching the broker."""
     CUT_ANSWER = "cut answer"
     """The client gets its first bytes, then both sides are closed."""
     RESET_ANSWER = "reset answer"
@@ -46,6 +46,8 @@ class Rule(NamedTuple):
     apis: tuple[int, ...]
     rate: float = 0.0
     """The part of the frames, by seed."""
+    burst: int = 0
+    """How many frames after one that suffers by seed suffer it too, on whatever connection: a broker that stalls."""
     numbers: tuple[int, ...] = ()
     """These frames in any case, counted from 0 for each API and broker."""
     seconds: tuple[float, ...] = (0.0,)
@@ -93,8 +95,10 @@ class Plan:
         for index, rule in enumerate(self._rules):
             if rule.fault.is_of_requests != is_request or api not in rule.apis:
                 continue
-            rng = Random(f"{self._seed}/{index}/{broker}/{api}/{number}")
-            if number in rule.numbers or rng.random() < rule.rate:
+            numbers = range(max(number - rule.burst, 0), number + 1)
+            stream = f"{self._seed}/{index}/{broker}/{api}"
+            if number in rule.numbers or any(Random(f"{stream}/{n}").random() < rule.rate for n in numbers):
+                rng = Random(f"{stream}/{number}/how")
                 self.counts[rule.fault] += 1
                 position = rng.randrange(1, size) if rule.position is None else min(rule.position, size)
                 return Action(rule.fault, rng.choice(rule.seconds), position)

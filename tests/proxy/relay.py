@@ -75,6 +75,8 @@ class Relay:
             action = None if plan is None else plan.decide(self._broker, api, len(frame), is_request=True)
             if plan is None or action is None:
                 self._onward.write(frame)
+            elif action.fault is Fault.DROP_REQUEST:
+                await _swallow(frames)
             elif action.fault is Fault.HOLD_REQUEST:
                 await _hold(plan, action)
                 self._onward.write(frame)
@@ -94,6 +96,8 @@ class Relay:
                 action = plan.decide(self._broker, request.api, len(frame), is_request=False)
             if plan is None or action is None:
                 self._client.write(frame)
+            elif action.fault is Fault.DROP_ANSWER:
+                await _swallow(frames)
             elif action.fault is Fault.HOLD_ANSWER:
                 await _hold(plan, action)
                 self._client.write(frame)
@@ -118,6 +122,13 @@ async def _hold(plan: Plan, action: Action) -> None:
         await asyncio.sleep(action.seconds)
     finally:
         plan.held -= 1
+
+
+async def _swallow(frames: asyncio.Queue[bytes | None]) -> None:
+    """Until the sender ends the connection: in a stream nothing arrives behind what is lost."""
+    while await frames.get() is not None:
+        pass
+    frames.put_nowait(None)
 
 
 async def _read_frames(reader: asyncio.StreamReader, frames: asyncio.Queue[bytes | None]) -> None:

@@ -155,18 +155,27 @@ async def test_proxy_delivers_a_held_request_of_a_client_that_has_gone(
         await broker.wait_for([1, 2])
 
 
-async def test_proxy_drops_a_request(proxy: Proxy, ports: tuple[int, int], broker: Broker) -> None:
-    async with connected(proxy, ports, first(Fault.DROP_REQUEST)) as client:
-        client.send(request(1), request(2))
-        assert await client.receive() == answer(2)
-        assert broker.numbers == [2]
+async def test_proxy_drops_a_request_and_those_behind_it(proxy: Proxy, ports: tuple[int, int], broker: Broker) -> None:
+    async with connected(proxy, ports, Rule(Fault.DROP_REQUEST, (API,), numbers=(1,))) as client:
+        client.send(request(1), request(2), request(3))
+        assert await client.receive() == answer(1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(HOLD_SECONDS):
+                await client.receive()
+        await client.close()
+        async with asyncio.timeout(10):
+            await broker.closed.wait()
+        assert broker.numbers == [1]
 
 
-async def test_proxy_drops_an_answer(proxy: Proxy, ports: tuple[int, int], broker: Broker) -> None:
-    async with connected(proxy, ports, first(Fault.DROP_ANSWER)) as client:
-        client.send(request(1), request(2))
-        assert await client.receive() == answer(2)
-        assert broker.numbers == [1, 2]
+async def test_proxy_drops_an_answer_and_those_behind_it(proxy: Proxy, ports: tuple[int, int], broker: Broker) -> None:
+    async with connected(proxy, ports, Rule(Fault.DROP_ANSWER, (API,), numbers=(1,))) as client:
+        client.send(request(1), request(2), request(3))
+        assert await client.receive() == answer(1)
+        await broker.wait_for([1, 2, 3])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(HOLD_SECONDS):
+                await client.receive()
 
 
 async def test_proxy_answers_late(proxy: Proxy, ports: tuple[int, int], broker: Broker) -> None:
@@ -231,3 +240,11 @@ def test_plan_stops() -> None:
     assert plan.decide(0, API, 100, is_request=True) is not None
     plan.stop()
     assert plan.decide(0, API, 100, is_request=True) is None
+
+
+def test_plan_harms_the_frames_behind_one_that_is_harmed() -> None:
+    plan = Plan(PREFIX, 1, [Rule(Fault.DROP_REQUEST, (API,), rate=0.05, burst=3)])
+    harmed = [plan.decide(0, API, 100, is_request=True) is not None for _ in range(1_000)]
+    runs = "".join("x" if is_harmed else " " for is_harmed in harmed).split()
+    assert len(runs) > 10
+    assert min(map(len, runs)) == 4
