@@ -7,6 +7,8 @@ the records then count from it. So a reader who starts below a tombstone has at 
 
 Offsets, sequence numbers, producer and codec of a batch stay, whatever goes. A batch without records goes too, except
 for the last one of a producer: it is what tells, when the log is read again, which sequence number or epoch comes next.
+And the last batch of what is cleaned stays, as there may be none behind it: it takes readers and followers to the end
+of the log. A later round drops it when others have come.
 
 Batches that stay whole are not copied, and records that stay are not parsed beyond their keys.
 """
@@ -34,6 +36,7 @@ from minikafka.protocol.records.layout import (
     wrap_int64,
 )
 from minikafka.protocol.records.reader import iter_records
+from minikafka.protocol.varint import INT64_MAX
 from minikafka.storage.cleaned_txns import CleanedTxns
 from minikafka.storage.formats import AbortedTxn
 from minikafka.storage.offset_map import OffsetMap
@@ -69,15 +72,16 @@ class BatchFilter:
         self._txns = txns
         self._last_batches = last_batches
         self._now_ms = now_ms
-        self._new_horizon_ms = now_ms + delete_retention_ms
+        # A tombstone whose horizon does not fit into 64 bits stays for good.
+        self._new_horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
 
-    def filter(self, batch: BatchView) -> tuple[BatchView | None, AbortedTxn | None]:
+    def filter(self, batch: BatchView, *, is_last: bool = False) -> tuple[BatchView | None, AbortedTxn | None]:
         """What is left of a batch, and what goes to the transaction index with it; CorruptRecord for bad records."""
         if batch.is_control:
             kept, txn = self._filter_marker(batch)
         else:
             kept, txn = self._filter_data(batch), None
-        if kept is None and self._is_last_of_producer(batch):
+        if kept is None and (is_last or self._is_last_of_producer(batch)):
             kept = _emptied(batch)
         return kept, txn
 

@@ -132,7 +132,7 @@ def _newest_offsets(disk: Disk, plan: CompactionPlan) -> OffsetMap:
 
 
 def _take_in(disk: Disk, plan: CompactionPlan, segment: SegmentSpan, newest: OffsetMap, txns: CleanedTxns) -> None:
-    for batch in _batches(disk, plan, segment, plan.first_dirty_offset):
+    for _, batch in _batches(disk, plan, segment, plan.first_dirty_offset):
         try:
             if batch.is_control:
                 txns.end(batch)
@@ -160,8 +160,10 @@ def _uncleanable(plan: CompactionPlan, batch: BatchView, error: CorruptRecord) -
     return Uncleanable(f"{plan.directory}: batch at offset {batch.base_offset}: {error}")
 
 
-def _batches(disk: Disk, plan: CompactionPlan, segment: SegmentSpan, from_offset: int) -> Iterator[BatchView]:
-    """The batches of a segment from an offset on, CRCs checked; their records may be bad all the same."""
+def _batches(
+    disk: Disk, plan: CompactionPlan, segment: SegmentSpan, from_offset: int
+) -> Iterator[tuple[int, BatchView]]:
+    """The batches of a segment from an offset on, with their positions; CRCs are checked, but records may be bad."""
     path = _path(plan, segment, LOG_SUFFIX)
     file = disk.open(path, read_only=True)
     try:
@@ -174,7 +176,7 @@ def _batches(disk: Disk, plan: CompactionPlan, segment: SegmentSpan, from_offset
                 batch.check_crc()
             except CorruptRecord as error:
                 raise CorruptLog(path, position, str(error)) from error
-            yield batch
+            yield position, batch
     finally:
         file.close()
 
@@ -234,9 +236,10 @@ def _clean_group(disk: Disk, plan: CompactionPlan, group: Sequence[SegmentSpan],
 def _clean_into(
     cleaned: CleanedSegment, disk: Disk, plan: CompactionPlan, segment: SegmentSpan, kept: BatchFilter
 ) -> None:
-    for batch in _batches(disk, plan, segment, segment.base_offset):
+    is_last = segment == next((each for each in reversed(plan.segments) if each.size), None)
+    for position, batch in _batches(disk, plan, segment, segment.base_offset):
         try:
-            left, aborted = kept.filter(batch)
+            left, aborted = kept.filter(batch, is_last=is_last and position + batch.size == segment.size)
         except CorruptRecord as error:
             raise _uncleanable(plan, batch, error) from error
         if left is not None:

@@ -89,6 +89,8 @@ class CreateLog(Job):
         self.partition = partition
         self.topic_id = topic_id
         self.log: Log | None = None
+        self.may_be_complete = False
+        """Whether a failure may have left something that looks like a partition of the topic."""
         self._config = config
         self._now_ms = now_ms
         self._rewrites = rewrites
@@ -114,8 +116,17 @@ class CreateLog(Job):
         if self.topic_id is None:
             self._disk.fsync_dir(self.path)
         else:
-            metadata = encode_partition_metadata(self.topic_id)
-            replace_file(self._disk, join(self.path, PARTITION_METADATA_FILE), metadata)
+            path = join(self.path, PARTITION_METADATA_FILE)
+            try:
+                replace_file(self._disk, path, encode_partition_metadata(self.topic_id))
+            finally:
+                self.may_be_complete = self._may_exist(path)
+
+    def _may_exist(self, path: str) -> bool:
+        try:
+            return self._disk.exists(path)
+        except OSError:
+            return True
 
     def _sync_name(self) -> None:
         self._disk.fsync_dir(parent(self.path))

@@ -9,7 +9,8 @@ log directory may be one (`resolve` it first), a partition or a segment may not.
 directories with 0700.
 
 All calls may block, save `read_nowait`. A file may be read from several threads, and it may be closed only when no
-thread is inside a call: the number of a closed file is soon that of another file.
+thread is inside a call: the number of a closed file is soon that of another file. Whoever reads a file in a thread
+that others may close meanwhile holds it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import mmap
 import os
 import stat
 import sys
+import threading
 from collections.abc import Sequence
 from struct import Struct
 from typing import Protocol, TypeAlias
 
 from minikafka.protocol.uncleared import uncleared
 from minikafka.protocol.varint import Buffer
+from minikafka.storage.allocation import allocate
 
 Names: TypeAlias = list[str]
 
@@ -35,6 +38,8 @@ _PARTS_MAX = 1024
 _flock = Struct("hhqqi")
 # No file has this number, so that any call on a closed file is EBADF; of a negative one Python makes a ValueError.
 _CLOSED = 2**31 - 1
+# Of all files: it is taken for a moment and rarely, and a lock for each file would cost more memory than that.
+_holding = threading.Lock()
 
 
 def join(*parts: str) -> str:
@@ -77,7 +82,10 @@ class File(Protocol):
         """The first `size` bytes as memory; a shorter file is extended by a hole if it is to be written."""
 
     def reserve(self, position: int, size: int) -> None:
-        """Have the disk set space aside: writing to a mapped hole on a full disk would kill the process."""
+        """Have the disk set space aside: writing to a mapped hole on a full disk would kill the process.
+
+        Only for bytes that have not been written yet, since a file system without fallocate gets zeros there.
+        """
 
     def truncate(self, size: int) -> None: ...
 
@@ -85,6 +93,12 @@ class File(Protocol):
         """Bring bytes and size to disk. After a failure there is no telling what is there, whatever a retry says."""
 
     def size(self) -> int: ...
+
+    def hold(self) -> None:
+        """Keep the file open for a reader, whoever closes it; EBADF if it is closed."""
+
+    def release(self) -> None:
+        """The reader is done; a file that was closed meanwhile is closed now."""
 
     def close(self) -> None: ...
 
@@ -163,6 +177,8 @@ class RealFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._has_nowait = True
+        self._holders = 0
+        self._is_closing = False
 
     def append(self, parts: Sequence[Buffer]) -> None:
         if len(parts) == 1:
@@ -227,7 +243,7 @@ class RealFile:
             raise OSError(errno.EINVAL, f"{size} bytes cannot be mapped: {error}") from None
 
     def reserve(self, position: int, size: int) -> None:
-        os.posix_fallocate(self._fd, position, size)
+        allocate(self._fd, position, size)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -238,7 +254,27 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def hold(self) -> None:
+        with _holding:
+            if self._fd == _CLOSED or self._is_closing:
+                raise OSError(errno.EBADF, "the file is closed")
+            self._holders += 1
+
+    def release(self) -> None:
+        with _holding:
+            self._holders -= 1
+            is_last = self._is_closing and not self._holders
+        if is_last:
+            self._close()
+
     def close(self) -> None:
+        with _holding:
+            self._is_closing = True
+            is_held = self._holders > 0
+        if not is_held:
+            self._close()
+
+    def _close(self) -> None:
         if self._fd != _CLOSED:
             fd, self._fd = self._fd, _CLOSED
             os.close(fd)

@@ -23,3 +23,7 @@ class CorruptLog(StorageError):
 
     def __str__(self) -> str:
         return f"{self.path} at byte {self.position}: {self.reason}"
+
+
+class ReadOvertaken(Exception):
+    """What was to be read has left the log, and its file is closed: no fault of the disk, the read is planned again."""

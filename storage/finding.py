@@ -13,10 +13,8 @@ from typing import Final, NamedTuple
 from minikafka.storage.disk import Disk, File, Mapping, join, parent
 from minikafka.storage.formats import (
     CLEAN_SHUTDOWN_FILE,
-    CLEANED_SUFFIX,
     CLEANER_CHECKPOINT,
     DELETE_DIR_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -25,8 +23,8 @@ from minikafka.storage.formats import (
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    mark_of,
     parse_marked_dir,
     parse_partition_dir,
     parse_segment_name,
@@ -70,8 +68,7 @@ class FoundFile(NamedTuple):
 
     @property
     def mark(self) -> str:
-        found = [mark for mark in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX) if self.kind.endswith(mark)]
-        return found[0] if found else ""
+        return mark_of(self.kind)
 
 
 class FoundPartition(NamedTuple):

@@ -253,6 +253,13 @@ class Log:
         except OSError as error:
             raise self.failure("read", error) from error
 
+    def has_aborted_from(self, offset: int) -> bool:
+        """Whether there are aborted transactions at all that a reader from an offset on may have to skip."""
+        try:
+            return any(len(segment.txn_index) for segment in self.segments.from_offset(offset))
+        except OSError as error:
+            raise self.failure("read", error) from error
+
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that a reader of these offsets has to skip."""
         found: list[AbortedTxn] = []
@@ -270,10 +277,10 @@ class Log:
             raise self.failure("read", error) from error
         return found
 
-    def plan_timestamp(self, timestamp: int) -> list[TimestampPlan]:
-        """Where to look for the first record at or after a time, in this order."""
+    def plan_timestamp(self, timestamp: int, from_offset: int = 0) -> TimestampPlan | None:
+        """Where to look first for a record at or after a time; a plan without a find says where to look next."""
         try:
-            return plan_timestamp(self.segments, self.log_start_offset, timestamp)
+            return plan_timestamp(self.segments, max(from_offset, self.log_start_offset), timestamp)
         except OSError as error:
             raise self.failure("read", error) from error
 

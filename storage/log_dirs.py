@@ -81,11 +81,11 @@ class LogDirs:
     def load_all(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Load all partitions; StorageError if no directory is left, NotOurs if a partition is in two of them."""
         self._each(lambda each: each.load_all(config_for, now_ms))
-        self.check_loaded()
+        self.check_loaded(now_ms)
 
-    def check_loaded(self) -> None:
+    def check_loaded(self, now_ms: int) -> None:
         """Whether it was possible to load everything, if that was done one directory at a time; raises as above."""
-        self._check_left()
+        self._each(lambda each: self._drop_half_made(each, now_ms))
         seen: dict[Partition, LogDir] = {}
         for each in self.online:
             for partition in (*each.logs, *each.corrupt):
@@ -94,6 +94,23 @@ class LogDirs:
                     # Somebody has moved it by hand, and nobody else knows which of the two counts.
                     self.close()
                     raise NotOurs(f"partition {partition} is in {other.path} and in {each.path}: move one of them away")
+
+    def _drop_half_made(self, log_dir: LogDir, now_ms: int) -> None:
+        """Logs without records that were made in vain, since `create` takes another directory if one fails.
+
+        It does so only as long as the log has no topic id. So one without is given up also if it is not known what is
+        in a directory that is offline: it would pass for a replica that has everything.
+        """
+        others = [each for each in self.dirs if each is not log_dir]
+        for partition in [partition for partition, log in log_dir.logs.items() if not log.log_end_offset]:
+            has_id = partition in log_dir.topic_ids
+            elsewhere = next((e for e in others if partition in e.logs or (e.is_offline and not has_id)), None)
+            if elsewhere is not None:
+                log_dir.do(log_dir.delete(partition, now_ms))
+                topic, number = partition
+                log_dir.notes.append(
+                    f"{log_dir.path}: {topic}-{number} has no records and is deleted: it may be in {elsewhere.path}"
+                )
 
     def _each(self, act: Callable[[LogDir], None]) -> None:
         """Do something with every directory; one that fails is offline, and that is all unless it was the last."""
@@ -158,10 +175,11 @@ class LogDirs:
         """Make a log in the best place, or the next best if that fails; StorageError if there is none."""
         self.check_absent(partition, is_new=is_new)
         for each in self.by_room():
+            job = each.create(partition, topic_id, config, now_ms)
             try:
-                each.do(each.create(partition, topic_id, config, now_ms))
+                each.do(job)
             except StorageError:
-                if not each.is_offline:
+                if not each.is_offline or job.may_be_complete:
                     raise
             else:
                 return each.logs[partition]

@@ -20,7 +20,7 @@ from minikafka.protocol.records.layout import HEADER_BYTES, LENGTH_OVERHEAD_BYTE
 from minikafka.protocol.varint import INT64_MAX, Buffer
 from minikafka.storage.disk import File
 from minikafka.storage.errors import CorruptLog, StorageError
-from minikafka.storage.scanning import ColdRead, Read, Section, nowait, waiting
+from minikafka.storage.scanning import ColdRead, Read, Section, held, nowait, waiting
 from minikafka.storage.segments import Segments
 
 # Base offset, length and magic.
@@ -49,7 +49,9 @@ class ReadPlan(NamedTuple):
     """How many of the sections lie below the bound as a whole."""
 
     def run(self) -> Buffer:
-        return self._run(waiting)
+        """On any thread; ReadOvertaken if the segments have left the log, and their files are closed."""
+        with held(self.sections):
+            return self._run(waiting)
 
     def run_nowait(self) -> Buffer:
         """Raises ColdRead instead of waiting for the disk."""

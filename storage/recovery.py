@@ -141,6 +141,6 @@ class Recovery:
             return
         self._segments.replace(segments, ())
         for segment in reversed(segments):
-            segment.rename_deleted()
+            segment.rename_deleted(0)
             segment.unlink_deleted()
         self._disk.fsync_dir(self._directory)

@@ -6,7 +6,8 @@ How bytes are read is an argument, so that a walk on the loop can refuse to wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.layout import HEADER, HEADER_BYTES, LENGTH_AT, LENGTH_OVERHEAD_BYTES, MAGIC
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.disk import File
-from minikafka.storage.errors import CorruptLog
+from minikafka.storage.errors import CorruptLog, ReadOvertaken
 
 _SCAN_BYTES: Final = 8192
 """Twice the default index interval: mostly one read finds the batch after an index entry."""
@@ -57,6 +58,23 @@ class Section(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return self.start >= self.limit
+
+
+@contextmanager
+def held(sections: Iterable[Section]) -> Iterator[None]:
+    """Read sections in a thread while the loop may retire and close their segments; ReadOvertaken if it has done so."""
+    files: list[File] = []
+    try:
+        for section in sections:
+            try:
+                section.file.hold()
+            except OSError as error:
+                raise ReadOvertaken(f"{section.path}: {error}") from error
+            files.append(section.file)
+        yield
+    finally:
+        for file in files:
+            file.release()
 
 
 def waiting(file: File) -> Read:

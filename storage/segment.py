@@ -20,13 +20,13 @@ from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import Disk, File, join
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.formats import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     AbortedTxn,
     BadFile,
+    deleted_suffix,
     segment_name,
 )
 from minikafka.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex, TimestampOffset
@@ -62,6 +62,7 @@ class Segment:
         self._first_timestamp: int | None = None
         self._indexes_loaded = False
         self._is_txn_index_checked = False
+        self._deleted_suffix: str | None = None
         self.offset_index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset, config.segment_index_bytes)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset, config.segment_index_bytes)
         self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX), base_offset)
@@ -198,13 +199,21 @@ class Segment:
         try:
             self.offset_index.load()
             self.time_index.load()
-            if self.size and not self.time_index.count:
-                # There is at least the entry that sealing adds; only records without any time go without.
+            if not self.time_index.count and not self._may_be_without_times():
                 raise BadFile(f"{self.time_index.path}: has no entries")
             self._check_last_entries()
             self._indexes_loaded = True
         except BadFile:
             self.rebuild_indexes()
+
+    def _may_be_without_times(self) -> bool:
+        """Sealing adds an entry at least, unless no record has a timestamp; then a file without entries is right.
+
+        One that has lost its entries to a crash is not met here, since recovery rebuilds what was not synced.
+        """
+        if not self.size:
+            return True
+        return self._disk.exists(self.time_index.path) and self.first_timestamp < 0
 
     def _check_last_entries(self) -> None:
         """BadFile unless the batches that the last entries are about are there."""
@@ -352,21 +361,29 @@ class Segment:
         self.time_index.sync()
         self.txn_index.sync()
 
-    def rename_deleted(self) -> None:
-        """Out of the way of a new segment with the same name; what is in them stays readable."""
+    def rename_deleted(self, number: int) -> None:
+        """Out of the way of a new segment with the same name; what is in them stays readable.
+
+        The number sets the files apart from those of an earlier segment with the same name, which may be there still.
+        """
+        mark = self._deleted_suffix = deleted_suffix(number)
         for suffix in FILE_SUFFIXES:
             if self._disk.exists(self.path(suffix)):
-                self._disk.rename(self.path(suffix), self.path(suffix) + DELETED_SUFFIX)
-        self.log_path = self.path(LOG_SUFFIX) + DELETED_SUFFIX
-        self.offset_index.path = self.path(INDEX_SUFFIX) + DELETED_SUFFIX
-        self.time_index.path = self.path(TIME_INDEX_SUFFIX) + DELETED_SUFFIX
-        self.txn_index.path = self.path(TXN_INDEX_SUFFIX) + DELETED_SUFFIX
+                self._disk.rename(self.path(suffix), self.path(suffix) + mark)
+        self.log_path = self.path(LOG_SUFFIX) + mark
+        self.offset_index.path = self.path(INDEX_SUFFIX) + mark
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX) + mark
+        self.txn_index.path = self.path(TXN_INDEX_SUFFIX) + mark
 
     def unlink_deleted(self) -> None:
+        """Unlink the files of a segment that has left the log; one whose name another has taken over has none."""
         self.close()
+        if self._deleted_suffix is None:
+            return
         for suffix in FILE_SUFFIXES:
-            if self._disk.exists(self.path(suffix) + DELETED_SUFFIX):
-                self._disk.unlink(self.path(suffix) + DELETED_SUFFIX)
+            path = self.path(suffix) + self._deleted_suffix
+            if self._disk.exists(path):
+                self._disk.unlink(path)
 
     def close(self) -> None:
         self.offset_index.close()

@@ -70,7 +70,7 @@ class Swap:
 
     def _move_old_away(self) -> None:
         for segment in self._old:
-            segment.rename_deleted()
+            segment.rename_deleted(self._log.retirements)
 
     def _use(self) -> None:
         log = self._log

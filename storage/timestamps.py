@@ -16,7 +16,7 @@ from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.reader import iter_records
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.index import TimestampOffset
-from minikafka.storage.scanning import BatchAt, Read, Section, read_batch, scan, waiting
+from minikafka.storage.scanning import BatchAt, Read, Section, held, read_batch, scan, waiting
 from minikafka.storage.segment import Segment
 from minikafka.storage.segments import Segments
 
@@ -38,14 +38,17 @@ class _Place(NamedTuple):
 
 
 class TimestampPlan(NamedTuple):
-    """The first record at or after a time; of several plans, the first that finds one has the answer."""
+    """The first record of one segment at or after a time."""
 
     timestamp: int
     place: _Place
+    next_offset: int | None
+    """Where to look next if it is not here; None if there is nothing behind it."""
 
     def run(self) -> FoundRecord | None:
         try:
-            return self._search()
+            with held([self.place.section]):
+                return self._search()
         except OSError as error:
             raise _failure(self.place, error) from error
 
@@ -69,7 +72,8 @@ class LargestTimestampPlan(NamedTuple):
         best: FoundRecord | None = None
         for place in self.places:
             try:
-                found = _largest_of(place)
+                with held([place.section]):
+                    found = _largest_of(place)
             except OSError as error:
                 raise _failure(place, error) from error
             if best is None or (found is not None and found.timestamp > best.timestamp):
@@ -77,13 +81,13 @@ class LargestTimestampPlan(NamedTuple):
         return best
 
 
-def plan_timestamp(segments: Segments, log_start_offset: int, timestamp: int) -> list[TimestampPlan]:
-    """Where to look for the first record at or after a time, in this order."""
-    return [
-        TimestampPlan(timestamp, _place(segment, segment.time_index.lookup(timestamp), log_start_offset))
-        for segment in segments.from_offset(log_start_offset)
-        if segment.largest.timestamp >= timestamp
-    ]
+def plan_timestamp(segments: Segments, from_offset: int, timestamp: int) -> TimestampPlan | None:
+    """Where to look first for a record at or after a time, from an offset on; segments behind it are not touched."""
+    for segment in segments.from_offset(from_offset):
+        if segment.largest.timestamp >= timestamp:
+            place = _place(segment, segment.time_index.lookup(timestamp), from_offset)
+            return TimestampPlan(timestamp, place, segments.next_base(segment))
+    return None
 
 
 def plan_largest_timestamp(segments: Segments, log_start_offset: int) -> LargestTimestampPlan | None:

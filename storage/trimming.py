@@ -87,16 +87,14 @@ def truncate_fully(log: Log, offset: int) -> None:
         log.update_high_watermark(offset)
         old = list(log.segments)
         for segment in reversed(old):
-            segment.rename_deleted()
+            segment.rename_deleted(log.retirements)
         log.state_files.delete_snapshots(above=-1)
         # No batch will tell that the file is out of date.
         log.epochs.clear()
         log.write_epochs()
         log.disk.fsync_dir(log.directory)
         fresh = Segment.create(log.disk, log.directory, offset, log.config)
-        log.segments.replace(old, [fresh])
-        log.retired += old
-        log.has_new_names = True
+        log.exchange(old, [fresh])
     except OSError as error:
         raise log.failure("truncate", error) from error
 
@@ -166,7 +164,7 @@ def retire(log: Log, segments: Iterable[Segment]) -> None:
     """Take segments out of the log; their files are renamed and stay until they are unlinked."""
     going = list(segments)
     for segment in going:
-        segment.rename_deleted()
+        segment.rename_deleted(log.retirements)
     if going:
         log.exchange(going, ())
 

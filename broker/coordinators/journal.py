@@ -22,7 +22,7 @@ from minikafka.protocol.errors import KafkaError, NotLeaderOrFollowerError
 from minikafka.protocol.records.batch import BatchView, read_whole_batches
 from minikafka.protocol.records.builder import BatchBuilder
 from minikafka.protocol.records.encoder import Header
-from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.errors import CorruptLog, ReadOvertaken, StorageError
 from minikafka.storage.producers import Origin
 from minikafka.storage.validation import RejectedRecords
 from minikafka.storage.verification import Verification
@@ -131,6 +131,9 @@ class Journal:
             plan = partition.log.plan_read(offset, _READ_BYTES, end_offset)
             try:
                 data = await self._work.run_blocking(plan.run)
+            except ReadOvertaken:
+                offset = max(offset, partition.log.log_start_offset)
+                continue
             except CorruptLog as error:
                 raise partition.corruption(error) from error
             except StorageError as error:

@@ -38,7 +38,7 @@ from minikafka.protocol.messages.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.errors import CorruptLog, ReadOvertaken, StorageError
 from minikafka.storage.log import Log
 from minikafka.storage.retention import largest_timestamp_ms
 from minikafka.storage.timestamps import FoundRecord
@@ -177,15 +177,26 @@ async def _find(partition: Partition, timestamp: int, bound: Bound, work: Work) 
 
 
 async def _search(partition: Partition, timestamp: int, work: Work) -> FoundRecord | None:
+    while True:
+        try:
+            return await _search_once(partition, timestamp, work)
+        except ReadOvertaken:
+            # Retention or compaction took a segment away before it was looked at; the log has others now.
+            partition.check_online()
+
+
+async def _search_once(partition: Partition, timestamp: int, work: Work) -> FoundRecord | None:
     log = partition.log
     try:
         if timestamp == MAX_TIMESTAMP:
             largest = log.plan_largest_timestamp()
             return None if largest is None else await work.run_blocking(largest.run)
-        for plan in log.plan_timestamp(timestamp):
+        offset: int | None = 0
+        while offset is not None and (plan := log.plan_timestamp(timestamp, offset)) is not None:
             found = await work.run_blocking(plan.run)
             if found is not None:
                 return found
+            offset = plan.next_offset
     except CorruptLog as error:
         raise partition.corruption(error) from error
     except StorageError as error:

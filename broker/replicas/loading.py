@@ -47,9 +47,11 @@ async def load(
     except BaseException:
         await work.run_blocking(log_dirs.close)
         raise
-    for loaded in loads:
-        loaded.report(clock.monotonic_ms() - began_ms)
-    log_dirs.check_loaded()
+    try:
+        log_dirs.check_loaded(clock.wall_ms())
+    finally:
+        for loaded in loads:
+            loaded.report(clock.monotonic_ms() - began_ms)
 
 
 async def close(log_dirs: LogDirs, broker_epoch: int, work: Work) -> None:

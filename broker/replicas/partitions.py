@@ -258,11 +258,13 @@ class Partitions:
         self.log_dirs.check_absent(name, is_new=state.is_new)
         config = self._config.topic(state.topic).log
         for log_dir in self.log_dirs.by_room():
+            if log_dir.is_offline:
+                continue
+            job = log_dir.create(name, state.topic_id, config, self._clock.wall_ms())
             try:
-                job = log_dir.create(name, state.topic_id, config, self._clock.wall_ms())
                 await self.workers[log_dir].do(job)
             except StorageError:
-                if not log_dir.is_offline:
+                if not log_dir.is_offline or job.may_be_complete:
                     raise
             else:
                 return log_dir

@@ -21,7 +21,7 @@ from minikafka.protocol.messages.fetch import (
 )
 from minikafka.protocol.records.batch import read_whole_batches
 from minikafka.protocol.varint import Buffer
-from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.errors import CorruptLog, ReadOvertaken, StorageError
 from minikafka.storage.reading import ReadPlan
 from minikafka.storage.scanning import ColdRead
 
@@ -136,15 +136,33 @@ class PartitionRead:
         try:
             self.read_now()
         except ColdRead:
-            assert self._plan is not None
+            await self._read_waiting(work)
+
+    async def _read_waiting(self, work: Work) -> None:
+        while self._plan is not None:
+            plan = self._plan
             try:
-                data = await work.run_blocking(self._plan.run)
+                data = await work.run_blocking(plan.run)
+            except ReadOvertaken:
+                if not self._is_same_log():
+                    return
+                self._plan_again(plan)
             except StorageError as error:
                 if self._is_same_log():
                     self._fail(error)
                 return
-            if self._is_same_log():
-                self._finish(data)
+            else:
+                if self._is_same_log():
+                    self._finish(data)
+                return
+
+    def _plan_again(self, plan: ReadPlan) -> None:
+        """Retention or compaction has taken the segment away; what is left of the log may still have the offset."""
+        self._plan = None
+        try:
+            self._plan = self.partition.plan_read(plan.offset, plan.max_bytes, self._bound)
+        except KafkaError as error:
+            self.error = error
 
     def _is_same_log(self) -> bool:
         return self.partition.log.generation == self._generation and not self.partition.is_offline
@@ -171,16 +189,14 @@ class PartitionRead:
     def _aborted(self, data: Buffer) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of these batches has to skip."""
         assert self._plan is not None
-        offset = self._plan.offset
-        found = self.partition.log.aborted_transactions(offset, self._bound.offset)
-        if not found:
+        if not self.partition.log.has_aborted_from(self._plan.offset):
             return []
+        # Up to where the batches go: what was aborted behind them is for a later fetch.
         batches, _ = read_whole_batches(data)
         end = batches[-1].next_offset if batches else self._bound.offset
         return [
             AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-            for each in found
-            if each.first_offset < end
+            for each in self.partition.log.aborted_transactions(self._plan.offset, end)
         ]
 
 

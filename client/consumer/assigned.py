@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from minikafka.client.consumer.delivery import Delivery
 from minikafka.client.consumer.errors import NotAssigned
 from minikafka.client.consumer.fetcher import Fetcher
-from minikafka.client.consumer.partition import NO_OFFSET, Needs, PartitionState, Reading
+from minikafka.client.consumer.partition import Needs, PartitionState, Position, Reading
 from minikafka.client.consumer.positions import Positions
 from minikafka.client.structs import OffsetAndMetadata, TopicPartition
 
@@ -85,8 +85,8 @@ class Assigned:
         self._fetcher.touch(state, hurry=True)
         self._delivery.wake(state)
 
-    def seek(self, state: PartitionState, offset: int) -> None:
-        self._jump(state, lambda: state.seek(offset))
+    def seek(self, state: PartitionState, position: Position) -> None:
+        self._jump(state, lambda: state.seek(position))
 
     def need(self, state: PartitionState, needs: Needs, reset_to: int | None = None) -> None:
         """Have the position found out anew."""
@@ -107,7 +107,6 @@ class Assigned:
             state = self._states.get(tp)
             if state is None or not state.has_position:
                 continue
-            offset = self._delivery.finished(state) if finished else state.position
-            if offset != NO_OFFSET:
-                offsets[tp] = OffsetAndMetadata(offset, "", state.position_epoch)
+            position = self._delivery.finished(state) if finished else state.position
+            offsets[tp] = OffsetAndMetadata(position.offset, "", position.epoch)
         return offsets

@@ -199,9 +199,10 @@ class BrokerFetch:
             node_id = self._rules.node_of(state)
             if node_id == self.node_id:
                 epoch = self._cluster.leader_epoch(*state.tp)
-                wanted = Wanted(state.fetch_offset, epoch, state.fetch_epoch, self._config.max_partition_fetch_bytes)
+                offset, last_epoch = state.fetch_position
+                wanted = Wanted(offset, epoch, last_epoch, self._config.max_partition_fetch_bytes)
                 self._session.want(state.tp, wanted)
-                self._asked[state.tp] = _Asked(state, state.version, state.fetch_offset)
+                self._asked[state.tp] = _Asked(state, state.version, offset)
             # A partition that was taken away and came back is another state under the same name.
             elif known is not None and known.state is state:
                 self._session.forget(state.tp)
@@ -271,7 +272,11 @@ class BrokerFetch:
                     continue
                 state, version, offset = asked
                 # Where it was moved meanwhile, the answer is of no use, and the next request asks for the new place.
-                if state.version == version and state.fetch_offset == offset and self._rules.still_wants(state):
+                if (
+                    state.version == version
+                    and state.fetch_position.offset == offset
+                    and self._rules.still_wants(state)
+                ):
                     self._rules.take_in(state, partition, self.node_id)
                 self._touched[state] = None
 

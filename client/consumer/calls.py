@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from minikafka.client.consumer.core import Core, Group
 from minikafka.client.consumer.errors import NoGroup
 from minikafka.client.consumer.offsets import find_offsets
-from minikafka.client.consumer.partition import EARLIEST, LATEST, NO_OFFSET, Needs
+from minikafka.client.consumer.partition import EARLIEST, LATEST, NO_OFFSET, Needs, Position
 from minikafka.client.errors import ClientClosed, IllegalState
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -40,7 +40,7 @@ class OffsetCalls:
             await core.delivery.wait_change()
             # It may have been taken away, or the consumer closed, while we waited.
             state = self._require_core().assigned.get(state.tp)
-        return state.position
+        return state.position.offset
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The offset after the last record that all in-sync replicas have, as of the last fetch."""
@@ -67,7 +67,7 @@ class OffsetCalls:
         """Go on at another offset of an assigned partition."""
         _require_offset(offset)
         core = self._require_core()
-        core.assigned.seek(core.assigned.get(TopicPartition(*partition)), offset)
+        core.assigned.seek(core.assigned.get(TopicPartition(*partition)), Position(offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Go to the oldest records of these partitions, or of all that are assigned."""
@@ -90,7 +90,8 @@ class OffsetCalls:
         committed = await group.commits.fetch([state.tp for state in states])
         for state in states:
             if state.tp in committed and state.tp in core.assigned:
-                core.assigned.seek(state, committed[state.tp].offset)
+                offset, _, epoch = committed[state.tp]
+                core.assigned.seek(state, Position(offset, epoch))
         return {state.tp: committed[state.tp].offset if state.tp in committed else None for state in states}
 
     async def _reset(self, partitions: Collection[TopicPartition], reset_to: int) -> bool:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from minikafka.client.consumer.errors import CorruptBatch
-from minikafka.client.consumer.partition import PartitionState
+from minikafka.client.consumer.partition import PartitionState, Position
 from minikafka.client.consumer.records import ConsumerBatch, ConsumerRecord, Rows
 from minikafka.client.errors import IllegalState
 from minikafka.client.structs import TopicPartition
@@ -44,7 +44,7 @@ class Delivery:
         self._on_read = on_read
         self._ready: dict[PartitionState, None] = {}
         self._active: PartitionState | None = None
-        self._in_hand: dict[PartitionState, int] = {}
+        self._in_hand: dict[PartitionState, Position] = {}
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._is_waiting = False
         self._failure: KafkaError | None = None
@@ -81,7 +81,7 @@ class Delivery:
     def release_active(self) -> None:
         active, self._active = self._active, None
         self.left = iter(())
-        if active is not None and active.run is not None and (last := active.run.last_handed_out) is not None:
+        if active is not None and active.run is not None and (last := active.run.before_last) is not None:
             self._in_hand[active] = last
 
     def moved(self, state: PartitionState) -> None:
@@ -104,14 +104,14 @@ class Delivery:
     def activity(self) -> tuple[int, int]:
         """Differs from one moment to another if the program took something in between."""
         run = self._active.run if self._active is not None else None
-        return self.polls, -1 if run is None else run.position
+        return self.polls, -1 if run is None else run.position.offset
 
-    def finished(self, state: PartitionState) -> int:
+    def finished(self, state: PartitionState) -> Position:
         """The position before what is in hand."""
         if not self._is_waiting:
             if state in self._in_hand:
                 return self._in_hand[state]
-            last = state.run.last_handed_out if state is self._active and state.run is not None else None
+            last = state.run.before_last if state is self._active and state.run is not None else None
             if last is not None:
                 return last
         return state.position
@@ -315,7 +315,7 @@ class Delivery:
             if parts.count:
                 self._in_hand[state] = start
                 self.records_read += parts.count
-                return ConsumerBatch(state.tp, parts.rows, state.position)
+                return ConsumerBatch(state.tp, parts.rows, state.position.offset)
         return None
 
 

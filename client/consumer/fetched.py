@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minikafka.client.consumer.partition import NO_EPOCH, Chunk
+from minikafka.client.consumer.partition import Chunk, Position
 from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.messages.fetch import FetchablePartitionResponse
 from minikafka.protocol.records import BatchView, ControlType, read_marker, read_whole_batches
@@ -17,41 +17,63 @@ from minikafka.protocol.varint import Buffer
 
 
 class Fetched(NamedTuple):
-    """Batches to be read, where the next fetch begins, and the epoch of the last batch."""
+    """Batches to be read, and the position after those that are skipped in front of them."""
 
+    skipped: Position
     chunks: list[Chunk]
-    next_offset: int
-    epoch: int = NO_EPOCH
     is_too_large: bool = False
     """The batch at the offset is larger than the answer may be."""
     flaw: CorruptRecord | None = None
     """What is wrong with the bytes after these batches."""
 
 
-def read_fetched(answer: FetchablePartitionResponse, offset: int, read_committed: bool) -> Fetched:
-    """The batches of an answer to a fetch from `offset`."""
+def read_fetched(
+    answer: FetchablePartitionResponse, start: Position, read_committed: bool, *, check_crcs: bool = True
+) -> Fetched:
+    """The batches of an answer to a fetch from `start`.
+
+    Whether a batch is skipped is decided by its header, so its checksum is looked at first; that of the others when
+    they are read. The checksum does not cover the base offset: batches have to follow one another."""
     if not answer.records:
-        return Fetched([], offset)
+        return Fetched(start, [])
     batches, size, flaw = _read_batches(answer.records)
     if not batches:
-        return Fetched([], offset, is_too_large=size < len(answer.records), flaw=flaw)
-    left_out = _LeftOut(answer if read_committed else None)
+        return Fetched(start, [], is_too_large=size < len(answer.records), flaw=flaw)
+    if (misplaced := _find_misplaced(batches, start.offset)) is not None:
+        # One of two neighbours is wrong about its offsets, and nobody knows which.
+        batches, flaw = batches[: max(0, misplaced - 1)], _misplaced(batches[misplaced])
+    skipping = _Skipping(answer if read_committed else None)
+    skipped = start
     chunks: list[Chunk] = []
-    next_offset, epoch = offset, NO_EPOCH
     for batch in batches:
-        # The first one may begin before the offset; one that ends before it is not worth a look.
-        after = batch.base_offset + batch.last_offset_delta + 1
         try:
-            is_left_out = left_out.is_left_out(batch) or after <= offset or not batch.record_count
+            is_skipped = skipping.skips(batch) or not batch.record_count
+            if is_skipped and check_crcs:
+                batch.check_crc()
         except CorruptRecord as error:
             flaw = error
             break
-        next_offset, epoch = max(after, next_offset), batch.leader_epoch
-        if not is_left_out:
+        after = Position(batch.next_offset, batch.leader_epoch)
+        if not is_skipped:
             chunks.append(Chunk(batch, after))
         elif chunks:
-            chunks[-1].next_offset = next_offset
-    return Fetched(chunks, next_offset, epoch, flaw=flaw)
+            chunks[-1].after = after
+        else:
+            skipped = after
+    return Fetched(skipped, chunks, flaw=flaw)
+
+
+def _find_misplaced(batches: list[BatchView], offset: int) -> int | None:
+    """The first batch that does not follow the one before it. The first of all may begin before the offset."""
+    for index, batch in enumerate(batches):
+        if batch.next_offset <= offset or (index and batch.base_offset < offset) or batch.base_offset < 0:
+            return index
+        offset = batch.next_offset
+    return None
+
+
+def _misplaced(batch: BatchView) -> CorruptRecord:
+    return CorruptRecord(f"a batch of offsets {batch.base_offset} to {batch.last_offset} is out of place")
 
 
 def _read_batches(records: Buffer) -> tuple[list[BatchView], int, CorruptRecord | None]:
@@ -71,7 +93,7 @@ def _read_batches(records: Buffer) -> tuple[list[BatchView], int, CorruptRecord 
         size += batches[-1].size
 
 
-class _LeftOut:
+class _Skipping:
     """Which batches are not for programs to see, asked in the order of their offsets."""
 
     def __init__(self, answer: FetchablePartitionResponse | None) -> None:
@@ -81,7 +103,7 @@ class _LeftOut:
         self._aborted = sorted(((each.first_offset, each.producer_id) for each in aborted or ()), reverse=True)
         self._producers: set[int] = set()
 
-    def is_left_out(self, batch: BatchView) -> bool:
+    def skips(self, batch: BatchView) -> bool:
         if not self._read_committed:
             return batch.is_control
         while self._aborted and self._aborted[-1][0] <= batch.last_offset:

@@ -194,16 +194,18 @@ class Fetcher:
             self._retry_later(state)
 
     def _take_records(self, state: PartitionState, answer: FetchablePartitionResponse) -> None:
-        fetched = read_fetched(answer, state.fetch_offset, self._config.isolation is Isolation.READ_COMMITTED)
-        where = f"{state.tp.topic}-{state.tp.partition} at offset {state.fetch_offset}"
+        is_committed = self._config.isolation is Isolation.READ_COMMITTED
+        fetched = read_fetched(answer, state.fetch_position, is_committed, check_crcs=self._config.check_crcs)
+        offset = fetched.skipped.offset
+        where = f"{state.tp.topic}-{state.tp.partition} at offset {offset}"
         if fetched.flaw is not None and not fetched.chunks:
             text = f"the batch of {where} is damaged: {fetched.flaw}"
-            state.fail(CorruptBatch(text, state.tp, state.fetch_offset))
+            state.fail(CorruptBatch(text, state.tp, offset))
         elif fetched.is_too_large:
             text = f"the batch of {where} is larger than max_partition_fetch_bytes"
-            state.fail(BatchTooLarge(text, state.tp, state.fetch_offset))
+            state.fail(BatchTooLarge(text, state.tp, offset))
         before = state.buffered_bytes
-        state.add(fetched.chunks, fetched.next_offset, fetched.epoch)
+        state.add(fetched.skipped, fetched.chunks)
         self.memory.take(state.buffered_bytes - before)
         self.bytes_fetched += state.buffered_bytes - before
         if state.has_data:

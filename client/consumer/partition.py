@@ -58,58 +58,82 @@ class Reading(NamedTuple):
         return self.key_deserializer is not None or self.value_deserializer is not None
 
 
+class Position(NamedTuple):
+    """The offset that comes next, and the leader epoch of the last batch before it, delivered or skipped.
+
+    A leader that knows a later epoch is asked where this one ends (KIP-320). With the epoch of an earlier batch that is
+    before the offset, and a log that has everything is taken for truncated."""
+
+    offset: int
+    epoch: int = NO_EPOCH
+
+
+_UNKNOWN: Final = Position(NO_OFFSET)
+
+
 class Chunk:
-    """A batch that waits to be read, and where reading goes on after it: also past batches that were left out."""
+    """A batch that waits to be read, and the position after it: also past batches that are skipped."""
 
-    __slots__ = ("batch", "next_offset")
+    __slots__ = ("after", "batch")
 
-    def __init__(self, batch: BatchView, next_offset: int) -> None:
+    def __init__(self, batch: BatchView, after: Position) -> None:
         self.batch = batch
-        self.next_offset = next_offset
+        self.after = after
 
 
 class Run:
     """The batch that is being read. Records are made of it when they are first asked for."""
 
-    __slots__ = ("_rows", "_start", "batch", "left", "next_offset", "records")
+    __slots__ = ("_rows", "_start", "after", "batch", "left", "records")
 
-    def __init__(self, chunk: Chunk, start: int) -> None:
+    def __init__(self, chunk: Chunk, start: Position) -> None:
         self.batch = chunk.batch
-        self.next_offset = chunk.next_offset
+        self.after = chunk.after
         self.records: list[ConsumerRecord] = []
         self.left: Iterator[ConsumerRecord] | None = None
         self._start = start
         self._rows: Rows | None = None
 
     @property
-    def position(self) -> int:
-        """The offset that comes next. The iterator knows how far it is, so that nobody has to count."""
-        if self.left is None:
-            return self._start
-        rest = length_hint(self.left)
-        return self.records[-rest].offset if rest else self.next_offset
+    def position(self) -> Position:
+        """What comes next. The iterator knows how far it is, so that nobody has to count."""
+        return self._before(len(self.records) - length_hint(self.left)) if self.left is not None else self._start
+
+    def _before(self, index: int) -> Position:
+        """The position at which the record of an index is the next. Nothing is passed before a record was handed out:
+        offsets that compaction has removed in front of it may be of a later epoch."""
+        if index == len(self.records):
+            return self.after
+        return Position(self.records[index].offset, self.batch.leader_epoch) if index else self._start
 
     @property
     def is_over(self) -> bool:
-        return self.position >= self.next_offset
+        return self.position.offset >= self.after.offset
 
     @property
-    def last_handed_out(self) -> int | None:
-        """The offset of the last record that left the iterator."""
+    def before_last(self) -> Position | None:
+        """The position before the last record that left the iterator."""
         handed_out = len(self.records) - length_hint(self.left) if self.left is not None else 0
-        return self.records[handed_out - 1].offset if handed_out else None
+        return self._before(handed_out - 1) if handed_out else None
+
+    def end_before(self, offset: int) -> None:
+        """Leave out the rest of the batch: `records` are what is before it."""
+        self.after = Position(offset, self.batch.leader_epoch) if self.records else self._start
 
     def rows(self) -> Rows:
         """What is left, as columns; `skip_to` says how much of it was taken."""
         if self._rows is None or self.left is not None:
-            self._rows = batch_rows(self.batch, self.position)
+            self._rows = batch_rows(self.batch, self.position.offset)
         return self._rows
 
     def skip_to(self, rows: Rows | None) -> None:
         """Go on with these rows, None if there are none left."""
         self.left, self.records = None, []
         self._rows = rows
-        self._start = self.next_offset if rows is None else int(rows.columns.offsets[rows.start])
+        if rows is None:
+            self._start = self.after
+        else:
+            self._start = Position(int(rows.columns.offsets[rows.start]), self.batch.leader_epoch)
 
 
 class PartitionState:
@@ -124,8 +148,7 @@ class PartitionState:
         # A partition that is not handed out before the program was told that it has it.
         self.is_held = False
         self.error: KafkaError | None = None
-        self.fetch_offset = NO_OFFSET
-        self.fetch_epoch = NO_EPOCH
+        self.fetch_position = _UNKNOWN
         self.leader_epoch = NO_EPOCH
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
@@ -137,42 +160,34 @@ class PartitionState:
         self.preferred_until_ms = 0
         self.retry_at_ms = 0
         self.last_fetch_ms = 0
-        self._offset = NO_OFFSET
-        self._epoch = NO_EPOCH
+        self._position = _UNKNOWN
         self._reading = reading
 
     # ------------------------------------------------------------------------------------------ the position
 
     @property
     def has_position(self) -> bool:
-        return self._offset != NO_OFFSET and self.needs in (Needs.NOTHING, Needs.VALIDATION)
+        return self._position.offset != NO_OFFSET and self.needs in (Needs.NOTHING, Needs.VALIDATION)
 
     @property
-    def position(self) -> int:
-        return self._offset if self.run is None else self.run.position
+    def position(self) -> Position:
+        return self._position if self.run is None else self.run.position
 
-    @property
-    def position_epoch(self) -> int:
-        return self._epoch
-
-    def seek(self, offset: int, epoch: int = NO_EPOCH) -> int:
-        """Go on at another offset; returns how many bytes had been fetched in vain."""
-        freed = self.drop()
-        self.error = None
-        self.needs = Needs.NOTHING
-        self._offset = self.fetch_offset = offset
-        self._epoch = self.fetch_epoch = epoch
-        return freed
+    def seek(self, position: Position) -> int:
+        """Go on at another position; returns how many bytes had been fetched in vain."""
+        return self._jump(position, Needs.NOTHING)
 
     def need(self, needs: Needs, reset_to: int | None = None) -> int:
         """Have the position found out; returns how many bytes had been fetched in vain."""
+        if reset_to is not None:
+            self.reset_to = reset_to
+        return self._jump(_UNKNOWN, needs)
+
+    def _jump(self, position: Position, needs: Needs) -> int:
         freed = self.drop()
         self.error = None
         self.needs = needs
-        if reset_to is not None:
-            self.reset_to = reset_to
-        self._offset = self.fetch_offset = NO_OFFSET
-        self._epoch = self.fetch_epoch = NO_EPOCH
+        self._position = self.fetch_position = position
         return freed
 
     def fail(self, error: KafkaError) -> None:
@@ -183,16 +198,15 @@ class PartitionState:
         """Take note of the leader's epoch: what was read may not be in the log of a later leader."""
         if epoch > self.leader_epoch:
             self.leader_epoch = epoch
-            if self.needs is Needs.NOTHING and self.fetch_epoch != NO_EPOCH:
+            if self.needs is Needs.NOTHING and self.fetch_position.epoch != NO_EPOCH:
                 self.needs = Needs.VALIDATION
 
     def drop(self) -> int:
         """Forget what was fetched and not read; fetching goes on at the position."""
-        self._offset = self.position
+        self._position = self.fetch_position = self.position
         freed, self.buffered_bytes = self.buffered_bytes, 0
         self.chunks.clear()
         self.run = None
-        self.fetch_offset, self.fetch_epoch = self._offset, self._epoch
         self.version += 1
         return freed
 
@@ -210,20 +224,22 @@ class PartitionState:
     def can_be_read(self) -> bool:
         return not self.is_paused and not self.is_held and self.has_data
 
-    def add(self, chunks: list[Chunk], next_offset: int, epoch: int) -> None:
-        """Take in what was fetched, up to an offset; batches at the end may have been left out."""
+    def add(self, skipped: Position, chunks: list[Chunk]) -> None:
+        """Take in what was fetched: batches, and the position after those that are skipped in front of them."""
+        self._pass(skipped)
         for chunk in chunks:
             self.buffered_bytes += chunk.batch.size
         self.chunks += chunks
-        self.fetch_offset = next_offset
-        if epoch != NO_EPOCH:
-            self.fetch_epoch = epoch
+        self.fetch_position = chunks[-1].after if chunks else skipped
+
+    def _pass(self, skipped: Position) -> None:
+        """Reading goes on there after what is waiting; at once if nothing is."""
         if self.chunks:
-            self.chunks[-1].next_offset = next_offset
+            self.chunks[-1].after = skipped
         elif self.run is not None:
-            self.run.next_offset = next_offset
+            self.run.after = skipped
         else:
-            self._offset, self._epoch = next_offset, self.fetch_epoch
+            self._position = skipped
 
     def next_run(self) -> Run | None:
         """The batch to read from; None at the end of what was fetched. CorruptBatch if it is damaged."""
@@ -234,7 +250,7 @@ class PartitionState:
             return None
         chunk = self.chunks.popleft()
         self.buffered_bytes -= chunk.batch.size
-        self.run = Run(chunk, max(self._offset, chunk.batch.base_offset))
+        self.run = Run(chunk, self._position)
         if self._reading.check_crcs:
             self._checked(chunk.batch.check_crc)
         return self.run
@@ -242,13 +258,13 @@ class PartitionState:
     def close_run(self) -> None:
         """Move the position past the batch that has been read."""
         if self.run is not None:
-            self._offset, self._epoch = self.run.position, self.run.batch.leader_epoch
+            self._position = self.run.position
             self.run = None
 
     def records_of(self, run: Run) -> Iterator[ConsumerRecord]:
         """What is left of a batch, record by record; an iterator that whoever hands out records goes on with."""
         if run.left is None:
-            run.records = self._checked(lambda: consumer_records(self.tp, run.batch, run.position))
+            run.records = self._checked(lambda: consumer_records(self.tp, run.batch, run.position.offset))
             if self._reading.deserializes:
                 self._deserialize(run)
             run.left = iter(run.records)
@@ -264,10 +280,10 @@ class PartitionState:
             return
         bad = raw[len(run.records)]
         # Reading ends before the bad record; after a jump past it, the rest is fetched again.
-        run.next_offset = bad.offset
+        run.end_before(bad.offset)
         self.chunks.clear()
         self.buffered_bytes = 0
-        self.fetch_offset, self.fetch_epoch = bad.offset, run.batch.leader_epoch
+        self.fetch_position = run.after
         self.version += 1
         where = f"{self.tp.topic}-{self.tp.partition} at offset {bad.offset}"
         failure = RecordNotReadable(
@@ -280,11 +296,11 @@ class PartitionState:
         try:
             return read()
         except CorruptRecord as error:
-            offset = self.position
+            offset = self.position.offset
             self.drop()
             where = f"{self.tp.topic}-{self.tp.partition} at offset {offset}"
             raise CorruptBatch(f"the batch of {where} is damaged: {error}", self.tp, offset) from error
 
     def lag(self, end_offset: int) -> int | None:
         """How many offsets are left until an end; None if the position or the end is not known."""
-        return max(0, end_offset - self.position) if self.has_position and end_offset != NO_OFFSET else None
+        return max(0, end_offset - self.position.offset) if self.has_position and end_offset != NO_OFFSET else None

@@ -16,7 +16,7 @@ from minikafka.client.cluster import Cluster
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.errors import LogTruncated, NoOffsetForPartition, OffsetOutOfRange
 from minikafka.client.consumer.offsets import TOPIC_WAIT_MS, ask_epoch_ends, ask_offsets
-from minikafka.client.consumer.partition import EARLIEST, LATEST, NO_OFFSET, Needs, PartitionState
+from minikafka.client.consumer.partition import EARLIEST, LATEST, NO_OFFSET, Needs, PartitionState, Position
 from minikafka.client.structs import OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import KafkaError, UnknownTopicOrPartitionError
 
@@ -109,7 +109,7 @@ class Positions:
             if offset is None:
                 self._begin_reset(state)
             else:
-                self._go_to(state, offset.offset, offset.leader_epoch)
+                self._go_to(state, Position(offset.offset, offset.leader_epoch))
 
     def _begin_reset(self, state: PartitionState) -> None:
         if self._reset_to is not None:
@@ -119,10 +119,10 @@ class Positions:
         state.fail(NoOffsetForPartition(text, state.tp, NO_OFFSET))
         self._changed(state, 0)
 
-    def _go_to(self, state: PartitionState, offset: int, epoch: int) -> None:
-        freed = state.seek(offset, epoch)
+    def _go_to(self, state: PartitionState, position: Position) -> None:
+        freed = state.seek(position)
         # What was committed may have been lost since, if the leader is of a later epoch.
-        state.leader_epoch = epoch
+        state.leader_epoch = position.epoch
         state.lead_by(self._cluster.leader_epoch(*state.tp))
         self._changed(state, freed)
 
@@ -147,7 +147,7 @@ class Positions:
                 state.reset_to, done = LATEST, False
             else:
                 log.debug("%s goes on at offset %d", tp, answer.offset)
-                self._go_to(state, answer.offset, answer.leader_epoch)
+                self._go_to(state, Position(answer.offset, answer.leader_epoch))
         return done
 
     def _take_error(self, state: PartitionState, error: KafkaError) -> bool:
@@ -169,10 +169,10 @@ class Positions:
 
     def out_of_range(self, state: PartitionState) -> None:
         """The log does not have the position of a partition."""
-        where = f"offset {state.position} of {state.tp.topic}-{state.tp.partition}"
+        where = f"offset {state.position.offset} of {state.tp.topic}-{state.tp.partition}"
         if self._reset_to is None:
             text = f"{where} is not in the log, and auto_offset_reset is none"
-            state.fail(OffsetOutOfRange(text, state.tp, state.position))
+            state.fail(OffsetOutOfRange(text, state.tp, state.position.offset))
             self._changed(state, 0)
             return
         log.warning("%s is not in the log: going on with the %s", where, self._config.auto_offset_reset)
@@ -185,7 +185,7 @@ class Positions:
         states = {state.tp: (state, state.version) for state in self._in_need(Needs.VALIDATION)}
         if not states:
             return True
-        asked = {tp: state.fetch_epoch for tp, (state, _) in states.items()}
+        asked = {tp: state.fetch_position.epoch for tp, (state, _) in states.items()}
         done = True
         for tp, answer in (await ask_epoch_ends(self._cluster, asked)).items():
             state, version = states[tp]
@@ -195,7 +195,7 @@ class Positions:
                 done = self._take_error(state, answer) and done
                 continue
             self._unknown_since_ms.pop(state, None)
-            if answer.end_offset == NO_OFFSET or answer.end_offset >= state.fetch_offset:
+            if answer.end_offset == NO_OFFSET or answer.end_offset >= state.fetch_position.offset:
                 # A leader that knows nothing of the epoch can say nothing against it.
                 state.needs = Needs.NOTHING
                 self._changed(state, 0)
@@ -206,16 +206,15 @@ class Positions:
     def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
         """The leader's log is another one from an offset on, which is less than what was fetched."""
         state.needs = Needs.NOTHING
-        if end_offset >= state.position:
+        offset, own_epoch = state.position
+        if end_offset >= offset:
             # Only what nobody has seen is gone.
-            self._changed(state, state.seek(state.position, epoch))
+            self._changed(state, state.seek(Position(offset, min(own_epoch, epoch))))
             return
-        text = (
-            f"{state.tp.topic}-{state.tp.partition} was truncated to {end_offset}, and was read up to {state.position}"
-        )
+        text = f"{state.tp.topic}-{state.tp.partition} was truncated to {end_offset}, and was read up to {offset}"
         if self._reset_to is None:
             state.fail(LogTruncated(text, state.tp, end_offset))
             self._changed(state, 0)
             return
         log.warning("%s: going on from there", text)
-        self._changed(state, state.seek(end_offset, epoch))
+        self._changed(state, state.seek(Position(end_offset, epoch)))

@@ -3,7 +3,7 @@
     <topic>-<partition>/                          a partition
     <topic>-<partition>.<unique>-delete/          one that is being deleted; -stray, -future likewise
     <20 digits>.log                               a segment, named by its base offset; its indexes likewise
-    <20 digits>.log.deleted                       a file to be unlinked later
+    <20 digits>.log.deleted                       a file to be unlinked later; `.log.1.deleted` and so on likewise
     <20 digits>.log.cleaned, ....log.swap         what compaction writes, before and after it is whole
 
 Only the exact form counts: `t-00` or a name of 19 digits is nobody's file, for another name would be written back.
@@ -49,7 +49,8 @@ _FILE_NAME_MAX: Final = 255
 _topic = re.compile(r"[a-zA-Z0-9._-]+")
 _partition_dir = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 _marked_dir = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})\.([^.\s]+)(-delete|-stray|-future)")
-_segment = re.compile(r"([0-9]{20})(\.(?:log|index|timeindex|txnindex|snapshot)(?:\.(?:deleted|cleaned|swap))?)")
+_mark = re.compile(r"((?:\.[1-9][0-9]*)?\.deleted|\.cleaned|\.swap)\Z")
+_segment = re.compile(rf"([0-9]{{20}})(\.(?:log|index|timeindex|txnindex|snapshot)(?:{_mark.pattern})?)")
 
 
 class MarkedDir(NamedTuple):
@@ -66,12 +67,23 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
+def deleted_suffix(number: int) -> str:
+    """What is added to the names of segments that leave a log; two of one base offset leave with different numbers."""
+    return f".{number}{DELETED_SUFFIX}" if number else DELETED_SUFFIX
+
+
 def parse_segment_name(name: str) -> tuple[int, str] | None:
     """Base offset and suffix (`.log`, `.index.swap`) of a segment's file, None if it is none."""
     found = _segment.fullmatch(name)
     if found is None or int(found[1]) > INT64_MAX:
         return None
     return int(found[1]), found[2]
+
+
+def mark_of(kind: str) -> str:
+    """The mark of a file that is on its way out or in, at the end of its suffix or name; nothing for others."""
+    found = _mark.search(kind)
+    return found[1] if found is not None else ""
 
 
 def partition_dir(topic: str, partition: int) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants import control_plane, coordinators, log, network, producer, replication
+from tests.mutants import consumer, control_plane, coordinators, log, network, producer, replication, storage
 from tests.mutants.mutant import Mutant
 
-_AREAS: Final = (
-    replication,
-    control_plane,
-    log,
-    coordinators,
-    network,
-    producer,
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(
+    sorted(
+        (
+            *replication.MUTANTS,
+            *consumer.MUTANTS,
+            *control_plane.MUTANTS,
+            *log.MUTANTS,
+            *coordinators.MUTANTS,
+            *network.MUTANTS,
+            *producer.MUTANTS,
+            *storage.MUTANTS,
+        )
+    )
 )
-
-MUTANTS: Final[tuple[Mutant, ...]] = tuple(sorted(mutant for area in _AREAS for mutant in area.MUTANTS))

@@ -248,6 +248,8 @@ class MemoryFile:
         self._node = node
         self._is_read_only = is_read_only
         self._generation: int | None = disk.generation
+        self._holders = 0
+        self._is_closing = False
 
     def _record(self, kind: str, position: int = 0, size: int = 0, *, writes: bool = False) -> Fault | None:
         if self._generation != self._disk.generation or (writes and self._is_read_only):
@@ -306,8 +308,20 @@ class MemoryFile:
         self._record("file_size")
         return self._node.size
 
+    def hold(self) -> None:
+        if self._generation is None or self._is_closing:
+            raise error(errno.EBADF, self._path)
+        self._holders += 1
+
+    def release(self) -> None:
+        self._holders -= 1
+        if self._is_closing and not self._holders:
+            self._generation = None
+
     def close(self) -> None:
-        self._generation = None
+        self._is_closing = True
+        if not self._holders:
+            self._generation = None
 
 
 class MemoryMapping:

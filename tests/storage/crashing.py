@@ -13,7 +13,7 @@ from minikafka.storage.producers import Origin
 from minikafka.storage.trimming import end_after_cut, truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.log_model import LogModel, Stored, stored
-from tests.storage.logs import NOW_MS, SMALL, batch_of, batches_from, drop_below, open_log
+from tests.storage.logs import NOW_MS, SMALL, batch_of, batches_from, drop_below, open_log, record_at
 
 DIRECTORY = "orders-0"
 PRODUCERS = (7, 8)
@@ -231,7 +231,7 @@ class Life:
         model = LogModel(batches, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
         for timestamp in (NOW_MS - 50, NOW_MS, NOW_MS + 20, NOW_MS + 50):
             if batches and batches[0].base_offset <= max(log.log_start_offset, *self.log_starts):
-                found = next((each for plan in log.plan_timestamp(timestamp) if (each := plan.run())), None)
+                found = record_at(log, timestamp)
                 expected = model.at_time(timestamp)
                 assert found == expected or (found is not None and found.offset < max(self.log_starts))
 

@@ -130,7 +130,12 @@ def follow(log: Log, *bases: int, epoch: int = 0, **fields: Any) -> None:
 
 
 def record_at(log: Log, timestamp: int) -> FoundRecord | None:
-    return next((found for plan in log.plan_timestamp(timestamp) if (found := plan.run()) is not None), None)
+    offset: int | None = 0
+    while offset is not None and (plan := log.plan_timestamp(timestamp, offset)) is not None:
+        if (found := plan.run()) is not None:
+            return found
+        offset = plan.next_offset
+    return None
 
 
 def largest(log: Log) -> FoundRecord | None:

@@ -25,7 +25,7 @@ from minikafka.storage.formats import (
 
 
 @pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX])
-@pytest.mark.parametrize("end", ["", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX])
+@pytest.mark.parametrize("end", ["", DELETED_SUFFIX, f".12{DELETED_SUFFIX}", CLEANED_SUFFIX, SWAP_SUFFIX])
 def test_segment_names(suffix: str, end: str) -> None:
     for offset in (0, 7, 2**63 - 1):
         assert parse_segment_name(segment_name(offset) + suffix + end) == (offset, suffix + end)
@@ -36,11 +36,19 @@ def test_segment_names(suffix: str, end: str) -> None:
     "name",
     [
         *("0000000000000000000.log", "000000000000000000000.log", "-0000000000000000001.log", "00000000000000000000"),
-        *("00000000000000000000.lob", "00000000000000000000.log.tmp", "00000000000000000000.log\n", "x.log", ""),
+        *(
+            "00000000000000000000.lob",
+            "00000000000000000000.log.tmp",
+            "00000000000000000000.log.0.deleted",
+            "00000000000000000000.log\n",
+            "x.log",
+            "",
+        ),
         *(
             "09223372036854775808.log",
             "\u0660" * 20 + ".log",
             "leader-epoch-checkpoint",
+            "00000000000000000000.log.0.deleted",
             "00000000000000000000.logs",
         ),
     ],

@@ -17,7 +17,7 @@ from minikafka.storage.index import OffsetIndex, OffsetPosition, TimeIndex, Time
 from minikafka.storage.log import Log
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.log_model import LogModel, stored
-from tests.storage.logs import NOW_MS, SMALL, batch_of, open_log, read
+from tests.storage.logs import NOW_MS, SMALL, batch_of, open_log, read, record_at
 
 DIRECTORY = "orders-0"
 BASE = 1000
@@ -174,8 +174,7 @@ def check_reads(log: Log, model: LogModel, timestamps: list[int]) -> None:
         for offset in {batch.base_offset, batch.last_offset}:
             assert bytes(read(log, offset, 1)) == batch.data
     for timestamp in {*timestamps, *(each + 1 for each in timestamps)}:
-        found = next((each for plan in log.plan_timestamp(timestamp) if (each := plan.run())), None)
-        assert found == model.at_time(timestamp)
+        assert record_at(log, timestamp) == model.at_time(timestamp)
     plan = log.plan_largest_timestamp()
     assert (None if plan is None else plan.run()) == model.largest()
 
@@ -240,8 +239,7 @@ def test_every_bit_of_the_last_entries() -> None:
     for bit in range(last - 96, last):
         with flipped(disk, path, [bit]):
             damaged = open_log(disk, DIRECTORY, CONFIG, is_clean=True)
-            found = [plan.run() for plan in damaged.plan_timestamp(max(stamps[:10]))]
-            assert next(each for each in found if each) == model.at_time(max(stamps[:10]))
+            assert record_at(damaged, max(stamps[:10])) == model.at_time(max(stamps[:10]))
             damaged.close()
 
 

@@ -26,6 +26,7 @@ from tests.storage.logs import (
     flush,
     open_log,
     read,
+    record_at,
 )
 
 
@@ -306,10 +307,10 @@ def test_producers_are_rebuilt_after_a_cut(folder: str) -> None:
 def test_records_by_time(folder: str) -> None:
     log = filled(folder)
     for number in (0, 1, 17, 59):
-        found = next(f for plan in log.plan_timestamp(NOW_MS + number) if (f := plan.run()) is not None)
-        assert found.timestamp == NOW_MS + number
+        found = record_at(log, NOW_MS + number)
+        assert found is not None and found.timestamp == NOW_MS + number
         assert dict(expected())[found.offset] == b"%d-0" % number
-    assert not [plan for plan in log.plan_timestamp(NOW_MS + 60) if plan.run() is not None]
+    assert record_at(log, NOW_MS + 60) is None
 
 
 def test_the_largest_timestamp(folder: str) -> None:

@@ -222,7 +222,9 @@ def test_a_partition_in_two_directories_stops_the_start_in_good_order() -> None:
     dirs = start(disk)
     append(create(dirs, 0), b"x")
     dirs.close()
-    disk.mkdir("/b/orders-0")
+    for name, data in all_files(disk, "/a/orders-0").items():
+        disk.mkdir("/b/orders-0")
+        write_file(disk, f"/b/orders-0/{name}", data)
     with pytest.raises(NotOurs, match="is in /a and in /b"):
         start(disk)
     assert [is_marked_clean(disk, path) for path in PATHS] == [True, True, True]
@@ -239,3 +241,56 @@ def test_whose_a_directory_is_can_be_asked_before() -> None:
     assert read_identity(disk, "/a") is None
     start(disk, identity=Identity(7, "some:cluster = \u00e4")).close()
     assert read_identity(disk, "/a") == Identity(7, "some:cluster = \u00e4")
+
+
+def test_half_made_partition_is_dropped_at_the_next_start() -> None:
+    disk = MemoryDisk()
+    dirs = start(disk)
+    disk.fail(lambda op: op.kind == "append" and op.path.startswith("/a/orders-0"), is_lasting=True)
+    log = create(dirs, 0)
+    append(log, b"acknowledged")
+    assert log.directory == "/b/orders-0"
+    dirs.close()
+    disk.heal()
+    disk.process_died()
+    dirs = start(disk)
+    found = dirs.log(("orders", 0))
+    assert found is not None and contents(found) == [(0, b"acknowledged")]
+    assert not disk.exists("/a/orders-0")
+    assert "may be in /b" in dirs.dirs[0].notes[-1]
+
+
+def test_half_made_partition_does_not_pass_for_the_one_that_is_offline() -> None:
+    disk = MemoryDisk()
+    dirs = start(disk)
+    disk.fail(lambda op: op.kind == "append" and op.path.startswith("/a/orders-0"), is_lasting=True)
+    append(create(dirs, 0), b"acknowledged")
+    dirs.close()
+    disk.heal()
+    disk.process_died()
+    disk.fail(of("/b"), is_lasting=True)
+    dirs = start(disk)
+    assert dirs.log(("orders", 0)) is None
+    with pytest.raises(StorageError, match="may be in /b, which is offline"):
+        create(dirs, 0, is_new=False)
+
+
+def test_empty_log_is_kept_beside_an_offline_directory() -> None:
+    disk = MemoryDisk()
+    dirs = start(disk)
+    create(dirs, 0)
+    append(create(dirs, 1), b"x")
+    dirs.close()
+    disk.fail(of("/b"), is_lasting=True)
+    assert start(disk).log(("orders", 0)) is not None
+
+
+def test_partition_that_may_be_complete_is_made_nowhere_else() -> None:
+    """Its name could not be synced: at the next start it may be there, with a topic id and without records."""
+    disk = MemoryDisk()
+    dirs = start(disk)
+    disk.fail(lambda op: op.kind == "fsync_dir" and op.path == "/a", is_lasting=True)
+    with pytest.raises(StorageError):
+        create(dirs, 0)
+    assert [each.is_offline for each in dirs.dirs] == [True, False, False]
+    assert not disk.exists("/b/orders-0")

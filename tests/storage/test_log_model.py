@@ -24,7 +24,7 @@ from minikafka.storage.reading import ReadPlan
 from minikafka.storage.trimming import truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk
 from tests.storage.log_model import LogModel, Stored, stored
-from tests.storage.logs import NOW_MS, SMALL, batches_from, drop_below, open_log
+from tests.storage.logs import NOW_MS, SMALL, batches_from, drop_below, open_log, record_at
 
 RUNS = int(os.environ.get("MODEL_RUNS", "70"))
 DIRECTORY = "orders-0"
@@ -320,8 +320,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(timestamp=stamps.filter(lambda stamp: stamp >= 0))
     def find_by_time(self, timestamp: int) -> None:
-        plans = self.log.plan_timestamp(timestamp)
-        assert next((found for plan in plans if (found := plan.run())), None) == self.model.at_time(timestamp)
+        assert record_at(self.log, timestamp) == self.model.at_time(timestamp)
 
     @rule()
     def find_largest_time(self) -> None:

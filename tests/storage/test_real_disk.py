@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import RealDisk
+from minikafka.storage.log import Log
+from tests.storage.logs import append, contents, open_log
 
 
 def test_modes(tmp_path: Path) -> None:
@@ -125,3 +128,61 @@ def test_mtime(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     os.utime(tmp_path / "f", ns=(0, 1_234_567_890_123_456_789))
     assert RealDisk().mtime_ms(str(tmp_path / "f")) == 1_234_567_890_123
+
+
+@pytest.mark.parametrize("number", [errno.EBADF, errno.EOPNOTSUPP, errno.EINVAL])
+def test_reserve_writes_zeros_where_fallocate_is_missing(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EBADF is what glibc says of a file opened with O_APPEND, as all of ours are."""
+
+    def refuse(fd: int, position: int, size: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    path = tmp_path / "f"
+    file = RealDisk().open(str(path), create=True)
+    file.append([b"head"])
+    file.truncate(1 << 20)
+    file.reserve(4, 200_000)
+    assert path.stat().st_blocks * 512 >= 200_000 and path.stat().st_size == 1 << 20
+    assert path.read_bytes() == b"head" + bytes((1 << 20) - 4)
+    # It still appends.
+    file.append([b"tail"])
+    assert path.read_bytes()[1 << 20 :] == b"tail"
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.reserve(0, 1)
+
+
+def test_log_is_written_where_fallocate_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(fd: int, position: int, size: int) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    log: Log = open_log(RealDisk(), f"{tmp_path}/t-0", LogConfig())
+    for number in range(30):
+        append(log, b"%d" % number + bytes(1000))
+    assert len(contents(log)) == 30
+    assert log.segments.active.offset_index.count > 1
+    log.close()
+
+
+def test_file_that_is_held_stays_open_until_its_readers_are_done(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"bytes")
+    file = RealDisk().open(str(tmp_path / "f"))
+    file.hold()
+    file.hold()
+    file.close()
+    # Another file that is opened now does not get its number.
+    other = RealDisk().open(str(tmp_path / "g"), create=True)
+    other.append([b"other"])
+    assert bytes(file.read(0, 5)) == b"bytes"
+    with pytest.raises(OSError, match="closed"):
+        file.hold()
+    file.release()
+    assert bytes(file.read(0, 5)) == b"bytes"
+    file.release()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.read(0, 5)
+    other.close()

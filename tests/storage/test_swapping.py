@@ -14,7 +14,7 @@ from minikafka.storage.retention import expire
 from minikafka.storage.swapping import Swap
 from minikafka.storage.trimming import retire_below_log_start, truncate_fully, truncate_to
 from tests.sim.memory_disk import MemoryDisk
-from tests.storage.compacting import all_records, cleaned_groups, latest, pairs, put, small_segments
+from tests.storage.compacting import all_records, cleaned_groups, compact, latest, pairs, put, small_segments
 from tests.storage.logs import NOW_MS, flush, open_log
 
 DIRECTORY = "t-0"
@@ -142,3 +142,38 @@ def test_a_step_that_fails() -> None:
     desk.disk.fail(lambda op: op.kind == "fsync_dir")
     with pytest.raises(StorageError):
         swap.sync()
+
+
+def test_discard_of_a_segment_leaves_a_later_one_of_its_name() -> None:
+    """Compacted twice within `file.delete.delay.ms`: both old segments begin at 0, and readers may need the second."""
+    disk = MemoryDisk()
+    log = open_log(disk, DIRECTORY, CONFIG._replace(segment_bytes=10_000))
+
+    def fill() -> None:
+        for number in range(20):
+            put(log, (b"k%d" % (number % 5), b"%d" % number))
+        log.roll()
+
+    fill()
+    first_dirty_offset = compact(log)
+    earlier, log.retired = log.retired, []
+    fill()
+    compaction, groups = cleaned_groups(log, first_dirty_offset)
+    swap = compaction.begin(groups[0])
+    assert swap is not None
+    for _ in range(STEPS - 1):
+        swap.advance()
+        swap.sync()
+    before = latest(all_records(log))
+    for segment in log.segments:
+        # As after a start, when files are opened for whoever reads first.
+        if segment.is_sealed:
+            segment.close()
+    for segment in earlier:
+        segment.unlink_deleted()
+    assert latest(all_records(log)) == before
+    swap.complete()
+    for segment in log.retired:
+        segment.unlink_deleted()
+    assert latest(all_records(log)) == before
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]

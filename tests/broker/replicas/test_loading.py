@@ -120,7 +120,7 @@ async def test_without_any_directory_there_is_no_start(work: LoopWork) -> None:
 async def test_a_partition_in_two_directories_is_a_mistake(work: LoopWork) -> None:
     disk = prepared()
     log_dir = start(disk, PATHS[1])
-    created(log_dir, ("first", 0))
+    append(created(log_dir, ("first", 0)), b"x")
     disk.process_died()
     with pytest.raises(NotOurs, match="move one of them away"):
         await load(LogDirs(disk, PATHS), IDENTITY, config_for, work, SystemClock())

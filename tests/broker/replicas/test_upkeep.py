@@ -106,7 +106,8 @@ async def test_what_has_expired_goes(desk: Desk) -> None:
     desk.clock.now_ms += 1000
     await desk.upkeep.apply_retention()
     assert desk.orders.log_start_offset == 60
-    assert len(desk.orders.segments) == 1 and len(desk.names(".log.deleted")) == count
+    assert len(desk.orders.segments) == 1
+    assert len([name for name in desk.names(".deleted") if ".log." in name]) == count
     assert desk.others.log_start_offset == 0
 
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from minikafka.client.consumer.fetched import read_fetched
 from minikafka.client.consumer.membership import NO_GENERATION, TRANSITIONS, Event, Membership, State
 from minikafka.client.consumer.memory import Memory
+from minikafka.client.consumer.partition import Position
 from minikafka.client.consumer.sessions import FetchSession, SessionFields, Wanted
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages.fetch import AbortedTransaction, FetchablePartitionResponse
-from minikafka.protocol.records import BatchBuilder, BatchView, ControlType, build_marker
+from minikafka.protocol.records import BatchBuilder, BatchView, ControlType, build_marker, read_batches
 
 # ------------------------------------------------------------------------------------------------- membership
 
@@ -187,11 +188,13 @@ LOG = b"".join(
 
 def fetched_offsets(aborted: Iterable[tuple[int, int]], offset: int, read_committed: bool) -> tuple[list[int], int]:
     transactions = [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in aborted]
+    # As brokers do, from the batch on that has the offset.
+    records = b"".join(bytes(each.data) for each in read_batches(LOG) if each.next_offset > offset)
     answer = FetchablePartitionResponse(
-        partition_index=0, high_watermark=12, aborted_transactions=transactions, records=LOG
+        partition_index=0, high_watermark=12, aborted_transactions=transactions, records=records
     )
-    found = read_fetched(answer, offset, read_committed)
-    return [chunk.batch.base_offset for chunk in found.chunks], found.next_offset
+    found = read_fetched(answer, Position(offset), read_committed)
+    return [chunk.batch.base_offset for chunk in found.chunks], found.chunks[-1].after.offset
 
 
 def test_aborted_transactions_are_left_out() -> None:
@@ -203,7 +206,7 @@ def test_aborted_transactions_are_left_out() -> None:
 
 def test_reading_goes_on_past_what_is_left_out() -> None:
     answer = FetchablePartitionResponse(partition_index=0, high_watermark=12, records=marker(6, ControlType.ABORT, 7))
-    assert read_fetched(answer, 6, True)[:2] == ([], 7)
+    assert read_fetched(answer, Position(6), True)[:2] == (Position(7, 0), [])
 
 
 # ---------------------------------------------------------------------------------------------------- memory

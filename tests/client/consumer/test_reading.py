@@ -80,7 +80,7 @@ async def test_partitions_take_turns(bootstrap: str, confluent: Confluent, topic
     async with open_consumer(bootstrap, topic) as consumer:
         # Until everything is here, so that there is a choice: an answer may come without the records.
         states = consumer._require_core().assigned
-        await eventually(lambda: [state.fetch_offset for state in states] == [300] * 3)
+        await eventually(lambda: [state.fetch_position.offset for state in states] == [300] * 3)
         found = await take(consumer, 900)
         assert [record.partition for record in found[50::100]] == [
             found[50].partition,

@@ -97,8 +97,11 @@ class LogPeer(Peer):
             made.diverging_epoch = EpochEndOffset(epoch=self.diverges_at[0], end_offset=self.diverges_at[1])
             return made
         after = [each for each in self.batches if BatchView(each).next_offset > asked.fetch_offset]
-        made.records = b"".join([*after, self.tail])
+        made.records = b"".join([*map(self._as_sent, after), self.tail])
         return made if made.records else None
+
+    def _as_sent(self, data: bytearray) -> bytearray:
+        return data
 
     async def wait_for_fetch_at_end(self) -> None:
         """Until the consumer waits for what comes after the last record."""

@@ -1,0 +1,33 @@
+"""Mutants of the consumer. They need peers that misbehave, or programs that take long; the simulator has neither."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+_TESTS: Final = "tests/client/consumer"
+_CONSUMER: Final = "client/consumer"
+
+MUTANTS: Final = (
+    Mutant(
+        200,
+        "position-epoch-of-batch-before",
+        _CONSUMER + "/partition.py",
+        "        return Position(self.records[index].offset, self.batch.leader_epoch) if index else self._start",
+        "        return Position(self.records[index].offset, self._start.epoch)",
+        "The leader epoch of a position is that of the last batch before it.",
+        _TESTS + "/test_position_epochs.py",
+        simulated=False,
+    ),
+    Mutant(
+        201,
+        "skipped-batch-unchecked",
+        _CONSUMER + "/fetched.py",
+        "            if is_skipped and check_crcs:\n",
+        "            if False:\n",
+        "The checksum of a batch is looked at before the batch is skipped.",
+        _TESTS + "/test_damaged_headers.py",
+        simulated=False,
+    ),
+)
