@@ -1,7 +1,7 @@
 """Listening, counting connections, and stopping without cutting anybody off.
 
-Ports are bound first, since a registration names them, and listen when the broker is registered: a client that connects
-before that is refused, and turns to another broker (Kafka's SocketServer starts its acceptors as late).  Stopping: no
+Ports are taken first, since a registration names them, and serve when the broker is registered: a client that connects
+before that is cut off, and turns to another broker (Kafka's SocketServer starts its acceptors as late).  Stopping: no
 new connections, no new requests, then the answers in flight go out; what is left after the grace period is closed.
 """
 
@@ -78,7 +78,7 @@ class Server:
         self._is_stopping = False
 
     async def bind(self, listeners: Iterable[Listener]) -> list[Listener]:
-        """Take the ports; returns the listeners with the ports they really have."""
+        """Take the ports, or OSError; returns the listeners with the ports they really have."""
         bound = []
         for listener in listeners:
             factory = partial(_Counted, self, listener.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -312,15 +313,34 @@ async def test_stopping_lets_answers_out_first() -> None:
         await stopping
 
 
-async def test_bound_port_refuses_until_it_listens() -> None:
-    """Its number is known before anybody can connect: a broker registers in between."""
+async def test_bound_port_serves_nobody_until_it_listens() -> None:
+    """Its number is known before anybody is served: a broker registers in between."""
     server = Server(Dispatcher([]), LIMITS, SystemClock())
     (listener,) = await server.bind([Listener("PLAINTEXT", "127.0.0.1", 0)])
     try:
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", listener.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        assert not server.connections
         await server.listen()
         _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await wait_until(lambda: len(server.connections) == 1)
         writer.close()
     finally:
         await server.stop(grace_seconds=0.1)
+
+
+async def test_port_that_is_bound_is_taken() -> None:
+    """Of two brokers on one address, the second fails before it registers."""
+    first, second = (Server(Dispatcher([]), LIMITS, SystemClock()) for _ in range(2))
+    (listener,) = await first.bind([Listener("PLAINTEXT", "127.0.0.1", 0)])
+    try:
+        with pytest.raises(OSError, match="address already in use"):
+            await second.bind([listener])
+        await first.listen()
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await wait_until(lambda: len(first.connections) == 1)
+        writer.close()
+    finally:
+        await first.stop(grace_seconds=0.1)
