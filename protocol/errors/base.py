@@ -9,9 +9,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from minikafka.protocol.errors.codes import ErrorCode
+
+_MESSAGE_CHARS_MAX: Final = 32_767 // 4
+"""A string on the wire has 32,767 bytes at most, and a character up to four: a name or a list that a peer has sent must
+not make an answer that cannot be encoded."""
 
 CLASS_BY_CODE: dict[int, type[KafkaError]] = {}
 
@@ -52,7 +56,7 @@ class KafkaError(Exception):
         # Exactly the arguments given, so that copies and pickles are made from them.
         super().__init__(*(() if message is None else (message,)))
         # The docstring is gone under `python -OO`.
-        self.message = message or type(self).__doc__ or self.code.name
+        self.message = (message or type(self).__doc__ or self.code.name)[:_MESSAGE_CHARS_MAX]
         # Differs from `code` only for numbers that this version has no name for.
         self.wire_code = int(self.code)
 

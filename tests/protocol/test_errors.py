@@ -12,6 +12,7 @@ from minikafka.protocol.errors import (
     DecodeError,
     ErrorCode,
     InvalidMetadataError,
+    InvalidTopicError,
     KafkaError,
     NotLeaderOrFollowerError,
     RetriableError,
@@ -19,6 +20,7 @@ from minikafka.protocol.errors import (
     UnsupportedMagic,
     error_for,
 )
+from minikafka.protocol.messages.topics import CreatableTopicResult, CreateTopicsResponse
 
 # The codes whose exception in Kafka 3.9 is a RetriableException, and of these the InvalidMetadataExceptions.
 REFRESH_METADATA = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
@@ -114,3 +116,11 @@ def test_bad_messages_and_bad_records_are_told_apart() -> None:
     assert not issubclass(CorruptRecord, DecodeError) and not issubclass(DecodeError, CorruptRecord)
     assert issubclass(UnsupportedMagic, CorruptRecord)
     assert "version 1" in str(UnsupportedMagic(1))
+
+
+@pytest.mark.parametrize("letter", ["x", "\N{EURO SIGN}", "\N{GRINNING FACE}"])
+def test_error_message_always_fits_into_a_string_of_the_wire(letter: str) -> None:
+    error = InvalidTopicError(letter * 40_000)
+    result = CreatableTopicResult(name="t", configs=[], error_code=error.code, error_message=error.message)
+    for version in (2, 5):
+        assert CreateTopicsResponse(topics=[result]).encode(version, bytearray())
