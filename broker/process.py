@@ -4,7 +4,7 @@
     1   something it needs is not there, or has failed
     2   the configuration is wrong, or names what belongs to another broker
 
-The first SIGTERM or SIGINT stops it in good order, the second at once.
+The first SIGTERM, SIGINT or SIGHUP stops it in good order, a second SIGTERM or SIGINT at once.
 """
 
 from __future__ import annotations
@@ -186,17 +186,24 @@ def _warn_of_shortage(broker: Broker, fd_limit: int) -> None:
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """Set by the first signal; the second has the effect it would have on any program."""
+    """Set by the first signal; a second SIGTERM or SIGINT has the effect it would have on any program.
+
+    A terminal that is closed may send SIGHUP twice, so that one insists on nothing. Under nohup it is ignored and stays
+    so, as in Kafka's JVM.
+    """
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def on_signal(number: signal.Signals) -> None:
-        if told.is_set():
+        if told.is_set() and number != signal.SIGHUP:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         told.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, on_signal, number)
     return told
