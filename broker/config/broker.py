@@ -42,21 +42,14 @@ class BrokerConfig(NamedTuple):
     zookeeper_max_in_flight_requests: int
 
     socket_listen_backlog_size: int
-    socket_receive_buffer_bytes: int
-    socket_send_buffer_bytes: int
     socket_request_max_bytes: int
-    socket_connection_setup_timeout_ms: int
-    socket_connection_setup_timeout_max_ms: int
     max_connections: int
     max_connections_per_ip: int
-    max_connection_creation_rate: int
     connections_max_idle_ms: int
-    queued_max_requests: int
     queued_max_request_bytes: int
     request_timeout_ms: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
-    max_request_partition_size_limit: int
 
     auto_create_topics_enable: bool
     delete_topic_enable: bool
@@ -69,7 +62,6 @@ class BrokerConfig(NamedTuple):
     log_flush_start_offset_checkpoint_interval_ms: int
     log_cleaner_enable: bool
     log_cleaner_backoff_ms: int
-    num_recovery_threads_per_data_dir: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
 
@@ -81,7 +73,6 @@ class BrokerConfig(NamedTuple):
     replica_fetch_wait_max_ms: int
     replica_fetch_backoff_ms: int
     replica_socket_timeout_ms: int
-    replica_socket_receive_buffer_bytes: int
     replica_high_watermark_checkpoint_interval_ms: int
     leader_replication_throttled_rate: int | None
     follower_replication_throttled_rate: int | None

@@ -10,6 +10,7 @@ from minikafka.broker.config.values import Value, split
 
 _CODEC_MAX: Final = 4
 _DEDUPE_BYTES_MIN: Final = 1 << 20
+_REQUEST_BYTES_MIN: Final = 1 << 10
 _OVERRIDE: Final = r"([0-9A-Za-z._%:-]+):([0-9]{1,10})"
 
 
@@ -33,6 +34,17 @@ def rules(settings: Settings, defaults: Mapping[str, Value]) -> Iterator[Rule]:
     yield from _logs(settings, defaults)
     yield from _replication(settings)
     yield from _network(settings)
+
+
+def obstacles(settings: Settings) -> Iterator[str]:
+    """What Kafka accepts, too, and with which a broker never serves anybody: said at its start."""
+    number = settings.number
+    if number("socket.request.max.bytes") < _REQUEST_BYTES_MIN:
+        yield "socket.request.max.bytes is so small that the controller cannot tell this broker what it leads"
+    if number("controller.socket.timeout.ms") <= 0:
+        yield "controller.socket.timeout.ms leaves brokers no time to answer the controller"
+    if number("max.connections") == 0 and len(split(settings.text("listeners") or "")) <= 1:
+        yield "max.connections is 0, so neither clients nor the controller can connect"
 
 
 def connection_overrides(settings: Settings) -> dict[str, int]:

@@ -125,7 +125,7 @@ def _limits(config: BrokerConfig, listener: Listener) -> tuple[int, int]:
     most, rate = own.max_connections, own.max_connection_creation_rate
     return (
         config.max_connections if most is None else most,
-        config.max_connection_creation_rate if rate is None else rate,
+        config.settings.number("max.connection.creation.rate") if rate is None else rate,
     )
 
 

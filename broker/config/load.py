@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from minikafka.broker.config.broker import BrokerConfig
+from minikafka.broker.config.checks import obstacles
 from minikafka.broker.config.environment import keys_of_environment
 from minikafka.broker.config.errors import ConfigError
 from minikafka.broker.config.keys import FOREIGN, INERT, broker_key, broker_keys, unknown
@@ -51,7 +52,8 @@ def resolve(given: Iterable[Given]) -> Loaded:
     for name in kept:
         settings.value(name)
     warnings += [warning for each in kept.values() if (warning := _without_effect(each)) is not None]
-    return Loaded(BrokerConfig.of(settings), tuple(warnings))
+    config = BrokerConfig.of(settings)
+    return Loaded(config, (*warnings, *obstacles(settings)))
 
 
 def _given_by_set(argument: str) -> Given:

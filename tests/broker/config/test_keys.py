@@ -1,5 +1,6 @@
 """The table of keys against Kafka's own, and against what the broker makes of them."""
 
+import re
 from typing import Any, get_args
 
 import pytest
@@ -24,6 +25,7 @@ from minikafka.broker.config.keys import (
 from minikafka.broker.config.settings import Source
 from minikafka.broker.config.values import parse, render
 from tests.broker.config.recorded import config_of, recording
+from tests.tree import ROOT
 
 BROKER_ROWS: list[dict[str, Any]] = recording("configs")["broker"]
 TOPIC_ROWS: list[dict[str, Any]] = recording("configs")["topic"]
@@ -34,6 +36,25 @@ OVERRIDES = {"cleanup.policy": "compact", "retention.ms": "60000"}
 
 def test_the_broker_keys_are_kafkas() -> None:
     assert [name for name, key in broker_keys().items() if not key.internal] == [row["name"] for row in BROKER_ROWS]
+
+
+def _sources(*rooms: str) -> str:
+    return "\n".join(path.read_text() for room in rooms for path in sorted((ROOT / room).rglob("*.py")))
+
+
+def test_every_broker_key_is_read_or_listed_as_having_no_effect() -> None:
+    """What nobody looks at is a key that an operator sets for nothing, without being warned."""
+    source = _sources("broker", "storage")
+    attributes = set(re.findall(r"\.(\w+)\b", source))
+    quoted = set(re.findall(r'"([\w.]+)"', source))
+    defaults = {key.broker for key in topic_keys().values() if not key.inert}
+    unread = [
+        name
+        for name, key in broker_keys().items()
+        if not key.inert and not key.internal
+        if name.replace(".", "_") not in attributes and name not in quoted and not defaults & {name, *synonyms(name)}
+    ]
+    assert unread == []
 
 
 def test_the_topic_keys_are_kafkas() -> None:

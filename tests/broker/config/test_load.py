@@ -169,6 +169,14 @@ def test_the_two_names_of_the_id(texts: dict[str, str], expected: tuple[int, int
     assert (config.broker_id, config.settings.value("node.id")) == expected
 
 
+@pytest.mark.parametrize("text", ["socket.request.max.bytes=1", "controller.socket.timeout.ms=0", "max.connections=0"])
+def test_values_with_which_nobody_is_served_are_warned_of(text: str) -> None:
+    name, _, value = text.partition("=")
+    zookeeper = Given("zookeeper.connect", "localhost:2181", "--set")
+    (warning,) = resolve([zookeeper, Given(name, value, "--set")]).warnings
+    assert warning.startswith(name)
+
+
 def test_limits_for_addresses() -> None:
     config = config_of({"max.connections.per.ip.overrides": "127.0.0.1:5, ::1:6,example.com:7"})
     assert config.max_connections_per_ip_overrides == {"127.0.0.1": 5, "::1": 6, "example.com": 7}
