@@ -15,6 +15,10 @@ _UNFINISHED_FRAME_MS_MAX: Final = 30_000
 """A peer that stops in the middle of a request is gone; one that is idle between requests is not."""
 
 
+def _of_brokers(config: BrokerConfig) -> set[str]:
+    return {config.inter_broker_listener_name, config.control_plane_listener_name or ""}
+
+
 def server_limits(config: BrokerConfig) -> ServerLimits:
     """The limits of this configuration; made anew when it changes."""
     idle_ms = config.connections_max_idle_ms
@@ -29,5 +33,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
         unfinished_frame_ms_max=_UNFINISHED_FRAME_MS_MAX,
         backlog=config.socket_listen_backlog_size,
         per_ip_overrides=config.max_connections_per_ip_overrides,
+        # Kafka's rule: where all share one listener, nobody can tell brokers from others by it.
+        protected=frozenset(_of_brokers(config) if len(config.listeners) > 1 else ()),
         per_listener={each.name: each.max_connections for each in config.listeners if each.max_connections is not None},
     )

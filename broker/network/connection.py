@@ -80,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         # For the server: whether anything has come since it looked last, and since when nothing has.
         self.has_news = True
         self.silent_since_ms = 0
+        self._unsent_seen = 0
         self.number = 0
         """Later connections have higher ones."""
         # Of the peer.
@@ -263,10 +264,29 @@ class Connection(asyncio.BufferedProtocol):
         """Whether an answer is still owed."""
         return bool(self._slots or self._backlog)
 
+    def is_alive(self) -> bool:
+        """Whether bytes have moved since this was asked last, in either direction.
+
+        A peer that reads a large answer slowly is alive, and one that takes none of what it asked for is not.
+        """
+        has_news, before, unsent = self.has_news, self._unsent_seen, self.unsent_bytes
+        self.has_news, self._unsent_seen = False, unsent
+        return has_news or unsent < before
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken yet of the answers that were handed over."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is for this broker to act: it owes an answer, and the peer has taken all earlier ones."""
+        return self.is_busy and not self.unsent_bytes
+
     @property
     def is_amid_frame(self) -> bool:
-        """Whether the peer has begun a request and not finished it."""
-        return not self._reader.is_between_frames
+        """Whether the peer has begun a request and not finished it, although it could have."""
+        return not self._is_paused and not self._reader.is_between_frames
 
     def drain(self) -> None:
         """Take no more requests; close when those in flight are answered."""

@@ -47,6 +47,8 @@ class ServerLimits(NamedTuple):
     per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     per_listener: Mapping[str, int] = MappingProxyType({})
     """Limits of listeners that have one of their own."""
+    protected: frozenset[str] = frozenset()
+    """Listeners of brokers, which `connections_max` does not keep out (KIP-402)."""
 
 
 class Server:
@@ -119,9 +121,9 @@ class Server:
         if self._is_stopping:
             return False
         host, limits = connection.peer_host, self.limits
-        most = limits.per_listener.get(connection.listener, limits.connections_max)
-        opened = self.statistics[connection.listener]
-        if len(self.connections) >= limits.connections_max or opened.opened - opened.closed >= most:
+        own_limit, opened = limits.per_listener.get(connection.listener), self.statistics[connection.listener]
+        is_full = len(self.connections) >= limits.connections_max and not self._make_room(connection)
+        if is_full or (own_limit is not None and opened.opened - opened.closed >= own_limit):
             log.warning("%s: refused, %d connections are open", host, len(self.connections))
             return False
         if self._per_ip[host] >= limits.per_ip_overrides.get(host, limits.connections_per_ip_max):
@@ -130,6 +132,19 @@ class Server:
         connection.number = self._arrivals.next()
         self.connections[connection] = None
         self._per_ip[host] += 1
+        return True
+
+    def _make_room(self, connection: Connection) -> bool:
+        """Let a broker in although the limit is reached: who was silent for longest on another listener goes for it."""
+        protected = self.limits.protected
+        if connection.listener not in protected:
+            return False
+        others = [each for each in self.connections if each.listener not in protected]
+        if others:
+            victim = min(others, key=lambda each: (each.has_news, each.silent_since_ms, each.number))
+            log.warning("%s: closing, a broker needs its place", victim.peer_host)
+            self.dismiss(victim)
+            victim.abort()
         return True
 
     def dismiss(self, connection: Connection) -> None:
@@ -158,13 +173,12 @@ class Server:
                     await asyncio.sleep(0)
 
     def _look_at(self, connection: Connection, now_ms: int) -> None:
-        if connection.has_news:
-            connection.has_news = False
+        if connection.is_alive():
             connection.silent_since_ms = now_ms
             return
         silent_ms = now_ms - connection.silent_since_ms
         limit_ms = self.limits.unfinished_frame_ms_max if connection.is_amid_frame else self.limits.idle_ms_max
-        if silent_ms > limit_ms and not connection.is_busy:
+        if silent_ms > limit_ms and not connection.is_awaited:
             log.info("%s: closing, silent for %d ms", connection.peer_host, silent_ms)
             connection.abort()
 

@@ -6,6 +6,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
+_ADMISSION: Final = "tests/broker/network/test_admission.py"
+
 MUTANTS: Final = (
     Mutant(
         140,
@@ -25,6 +27,46 @@ MUTANTS: Final = (
         "topics = [partition.topic for partition, _ in changes]",
         "Creating partitions looks once through those of their topic.",
         "tests/broker/controller/test_writer.py",
+        simulated=False,
+    ),
+    Mutant(
+        142,
+        "brokers-locked-out",
+        "broker/network/server.py",
+        "len(self.connections) >= limits.connections_max and not self._make_room(connection)",
+        "len(self.connections) >= limits.connections_max",
+        "max.connections does not keep brokers out where they have a listener of their own (KIP-402).",
+        _ADMISSION,
+        simulated=False,
+    ),
+    Mutant(
+        143,
+        "slow-reader-is-idle",
+        "broker/network/connection.py",
+        "return has_news or unsent < before",
+        "return has_news",
+        "A peer that reads a large answer slowly is not idle.",
+        _ADMISSION,
+        simulated=False,
+    ),
+    Mutant(
+        144,
+        "deaf-peer-is-busy",
+        "broker/network/connection.py",
+        "return self.is_busy and not self.unsent_bytes",
+        "return self.is_busy",
+        "A peer that takes nothing of what it asked for is idle, however much is owed to it.",
+        _ADMISSION,
+        simulated=False,
+    ),
+    Mutant(
+        145,
+        "paused-peer-has-a-deadline",
+        "broker/network/connection.py",
+        "return not self._is_paused and not self._reader.is_between_frames",
+        "return not self._reader.is_between_frames",
+        "A frame is not late while it is this broker that does not read.",
+        _ADMISSION,
         simulated=False,
     ),
 )
