@@ -4,6 +4,7 @@
   sees it wherever he asks. Of brokers only the broker itself knows; an empty name stands for all of them.
 - A change is answered when it is in ZooKeeper and in force on this broker; the others follow within moments.
 - Each resource succeeds or fails alone. One that is there twice fails: which of the two was meant?
+- DescribeConfigs answers for a resource once, however often it is named.
 - Changes are made one request after the other: on a connection, a request sees what those before it did.
 
 DescribeConfigs v1 tells sources and synonyms, v3 types and, if asked, documentation.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Final, TypeVar
@@ -55,6 +56,10 @@ log: Final = logging.getLogger(__name__)
 
 _LOGGER_SOURCE: Final = 6
 
+Name = tuple[int, str]
+"""A resource: its type and its name."""
+Keys = Collection[str] | None
+
 _Altered = TypeVar("_Altered", AlterConfigsResource, IncrementalAlterConfigsResource)
 
 
@@ -90,28 +95,25 @@ class ConfigHandlers:
         async with self._changes:
             # Those that came before.
             pass
-        results = await in_batches(request.resources, partial(self._describe_one, request))
+        results = await in_batches(_merged(request.resources), partial(self._describe_one, request))
         return DescribeConfigsResponse(results=results)
 
-    async def _describe_one(
-        self, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-    ) -> DescribeConfigsResult:
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[], error_message=""
-        )
+    async def _describe_one(self, request: DescribeConfigsRequest, asked: tuple[Name, Keys]) -> DescribeConfigsResult:
+        (kind, name), keys = asked
+        result = DescribeConfigsResult(resource_type=kind, resource_name=name, configs=[], error_message="")
         try:
-            if resource.resource_type == ResourceType.BROKER_LOGGER:
-                result.configs = self._loggers(resource)
+            if kind == ResourceType.BROKER_LOGGER:
+                result.configs = self._loggers(name, keys)
             else:
-                entries = await self._entries(resource)
+                entries = await self._entries(kind, name, keys)
                 result.configs = [_shown(entry, request) for entry in entries]
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         return result
 
-    async def _entries(self, resource: DescribeConfigsResource) -> list[Entry]:
-        name, keys, config = resource.resource_name, resource.configuration_keys, self._context.config.broker
-        match resource.resource_type:
+    async def _entries(self, kind: int, name: str, keys: Keys) -> list[Entry]:
+        config = self._context.config.broker
+        match kind:
             case ResourceType.TOPIC:
                 check_topic_name(name)
                 self._require_topic(name)
@@ -121,7 +123,7 @@ class ConfigHandlers:
                 if alter.broker_scope(name, self._context.broker_id) is Scope.CLUSTER_WIDE:
                     return describe_cluster(config, keys)
                 return describe_broker(config, keys)
-        raise InvalidRequestError(f"there are no configs of type {resource.resource_type}")
+        raise InvalidRequestError(f"there are no configs of type {kind}")
 
     async def _overrides(self, topic: str) -> Mapping[str, str]:
         """What is set for a topic: by ZooKeeper, or if it cannot be asked, as we know it."""
@@ -134,9 +136,8 @@ class ConfigHandlers:
                 log.info("the configs of topic %s are described without ZooKeeper: %s", topic, error)
         return live.overrides(topic)
 
-    def _loggers(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-        self._require_own(resource.resource_name)
-        names = resource.configuration_keys
+    def _loggers(self, broker: str, names: Keys) -> list[DescribeConfigsResourceResult]:
+        self._require_own(broker)
         return [
             DescribeConfigsResourceResult(
                 name=name, value=level, read_only=False, config_source=_LOGGER_SOURCE, is_sensitive=False
@@ -244,6 +245,19 @@ class ConfigHandlers:
         if not resource_name:
             raise InvalidRequestError("loggers are those of one broker, which has to be named")
         alter.broker_scope(resource_name, self._context.broker_id)
+
+
+def _merged(resources: Iterable[DescribeConfigsResource]) -> list[tuple[Name, Keys]]:
+    """Each resource once, with all the keys that are asked for; None for all that there are."""
+    merged: dict[Name, set[str] | None] = {}
+    for each in resources:
+        resource, keys = (each.resource_type, each.resource_name), each.configuration_keys
+        known = merged.setdefault(resource, set())
+        if not keys:
+            merged[resource] = None
+        elif known is not None:
+            known.update(keys)
+    return list(merged.items())
 
 
 def _unknown_topic(topic: str) -> KafkaError:

@@ -5,11 +5,14 @@ librdkafka compresses with lz4 only where it finds this API, from which it concl
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
 from typing import Final
 
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.finding import CoordinatorFinder
 from minikafka.broker.endpoints import address_of
+from minikafka.broker.handlers.slices import in_slices
 from minikafka.broker.internal_topics import GROUP_OFFSETS, TRANSACTION_STATE
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
@@ -32,11 +35,14 @@ class _FindCoordinatorHandler:
         self._context = context
         self._finder = CoordinatorFinder(context)
 
-    def __call__(self, call: Call) -> FindCoordinatorResponse:
+    def __call__(self, call: Call) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
         request: FindCoordinatorRequest = call.request
         if call.version >= _MANY_SINCE:
-            found = [self._find(call, key) for key in request.coordinator_keys]
-            return FindCoordinatorResponse(coordinators=found)
+            return in_slices(
+                dict.fromkeys(request.coordinator_keys),
+                partial(self._find, call),
+                lambda coordinators: FindCoordinatorResponse(coordinators=coordinators),
+            )
         one = self._find(call, request.key)
         return FindCoordinatorResponse(
             error_code=one.error_code,

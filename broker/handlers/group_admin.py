@@ -13,6 +13,7 @@ from typing import Final
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.groups.group import Group
 from minikafka.broker.coordinators.groups.states import State
+from minikafka.broker.handlers.slices import in_slices
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -51,20 +52,23 @@ class _GroupAdminHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def describe(self, call: Call) -> DescribeGroupsResponse:
+    def describe(self, call: Call) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
         request: DescribeGroupsRequest = call.request
-        groups = [self._describe(group_id) for group_id in request.groups]
-        for each in groups:
-            if request.include_authorized_operations and not each.error_code:
-                each.authorized_operations = _OPERATIONS
-        return DescribeGroupsResponse(groups=groups)
+        return in_slices(
+            dict.fromkeys(request.groups),
+            lambda group_id: self._describe(group_id, request.include_authorized_operations),
+            lambda groups: DescribeGroupsResponse(groups=groups),
+        )
 
-    def _describe(self, group_id: str) -> DescribedGroup:
+    def _describe(self, group_id: str, with_operations: bool) -> DescribedGroup:
         try:
             group = self._coordinator.group(group_id)
         except KafkaError as error:
             return _bare(group_id, error.code, "")
-        return _bare(group_id, ErrorCode.NONE, State.DEAD.value) if group is None else _described(group)
+        answer = _bare(group_id, ErrorCode.NONE, State.DEAD.value) if group is None else _described(group)
+        if with_operations:
+            answer.authorized_operations = _OPERATIONS
+        return answer
 
     def list_all(self, call: Call) -> ListGroupsResponse:
         request: ListGroupsRequest = call.request

@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
 from minikafka.broker.context import Context
+from minikafka.broker.handlers.slices import AT_ONCE_MAX, in_slices
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.broker.replicas.bound import Bound
 from minikafka.broker.replicas.partition import Partition
@@ -82,8 +84,15 @@ class _OffsetsHandler:
                 counts[name] = counts.get(name, 0) + 1
         repeated = {name for name, count in counts.items() if count > 1}
         answer = ListOffsetsResponse(topics=[])
+        looks = 0
         for topic in request.topics:
-            parts = [await self._list_one(topic.name, each, request, version, repeated) for each in topic.partitions]
+            parts = []
+            for each in topic.partitions:
+                looks += 1
+                if looks % AT_ONCE_MAX == 0:
+                    # Most are answered from memory, without a pause.
+                    await asyncio.sleep(0)
+                parts.append(await self._list_one(topic.name, each, request, version, repeated))
             answer.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
         return answer
 
@@ -122,16 +131,19 @@ class _OffsetsHandler:
             answer.error_code = error.code
         return answer
 
-    def end_of_epochs(self, call: Call) -> OffsetForLeaderEpochResponse:
+    def end_of_epochs(self, call: Call) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
         request: OffsetForLeaderEpochRequest = call.request
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderTopicResult(
-                    topic=topic.topic, partitions=[self._end_of_epoch(topic.topic, each) for each in topic.partitions]
-                )
-                for topic in request.topics
-            ]
-        )
+        asked = [(topic.topic, each) for topic in request.topics for each in topic.partitions]
+
+        def finish(ends: list[LeaderEpochEndOffset]) -> OffsetForLeaderEpochResponse:
+            topics: dict[str, list[LeaderEpochEndOffset]] = {topic.topic: [] for topic in request.topics}
+            for (topic, _), end in zip(asked, ends, strict=True):
+                topics[topic].append(end)
+            return OffsetForLeaderEpochResponse(
+                topics=[OffsetForLeaderTopicResult(topic=topic, partitions=some) for topic, some in topics.items()]
+            )
+
+        return in_slices(asked, lambda each: self._end_of_epoch(*each), finish)
 
     def _end_of_epoch(self, topic: str, asked: OffsetForLeaderPartition) -> LeaderEpochEndOffset:
         answer = LeaderEpochEndOffset(partition=asked.partition)

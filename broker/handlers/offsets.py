@@ -3,6 +3,7 @@
 - All versions of OffsetCommit write to `__consumer_offsets`, also v0, which once wrote to ZooKeeper. v1 alone may say
   when it was committed, v2 to v4 for how long it is to be kept.
 - OffsetFetch of what was never committed is offset -1 and no error. v2 can ask for all there is, v8 for many groups.
+  A group, and a partition of it, is answered once, however often it is named.
   Before v2 there is no place for the error of a group, so each partition has it.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.confirming import Confirmer
@@ -18,6 +19,7 @@ from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.groups.group import Group
 from minikafka.broker.coordinators.groups.offsets import Commit, Name
 from minikafka.broker.coordinators.groups.shard import OFFSET_ERRORS, told
+from minikafka.broker.handlers.slices import by_topic, in_slices
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import ErrorCode, KafkaError, NotCoordinatorError
@@ -117,7 +119,8 @@ class _OffsetsHandler:
         request: OffsetFetchRequest = call.request
         is_of_many = call.version >= _MANY_GROUPS_SINCE
         groups = [each.group_id for each in request.groups] if is_of_many else [request.group_id]
-        return self._fetch(call, await self._unconfirmed(groups))
+        response = self._fetch(call, await self._unconfirmed(groups))
+        return response if isinstance(response, OffsetFetchResponse) else await response
 
     async def _unconfirmed(self, groups: Iterable[str]) -> frozenset[str]:
         """Groups that another broker may have committed something of."""
@@ -127,12 +130,16 @@ class _OffsetsHandler:
         outcomes = dict(zip(asked, await asyncio.gather(*map(self._confirmer.confirm, asked)), strict=True))
         return frozenset(group_id for group_id, partition in partitions.items() if not outcomes[partition])
 
-    def _fetch(self, call: Call, unconfirmed: Collection[str]) -> OffsetFetchResponse:
+    def _fetch(self, call: Call, unconfirmed: Collection[str]) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         request: OffsetFetchRequest = call.request
         if call.version >= _MANY_GROUPS_SINCE:
-            groups = [self._fetch_group(each, request, unconfirmed) for each in request.groups]
-            return OffsetFetchResponse(groups=groups)
-        wanted = None if request.topics is None else [(each.name, each.partition_indexes) for each in request.topics]
+            return in_slices(
+                _merged(request.groups),
+                lambda asked: self._fetch_group(*asked, request.require_stable, unconfirmed),
+                lambda groups: OffsetFetchResponse(groups=groups),
+                at_once=1,
+            )
+        wanted = None if request.topics is None else _wanted(request.topics)
         try:
             found = self._find(request.group_id, wanted, request.require_stable, unconfirmed)
             code = ErrorCode.NONE
@@ -161,15 +168,14 @@ class _OffsetsHandler:
         )
 
     def _fetch_group(
-        self, asked: OffsetFetchRequestGroup, request: OffsetFetchRequest, unconfirmed: Collection[str]
+        self, group_id: str, wanted: Wanted | None, require_stable: bool, unconfirmed: Collection[str]
     ) -> OffsetFetchResponseGroup:
-        wanted = None if asked.topics is None else [(each.name, each.partition_indexes) for each in asked.topics]
         try:
-            found = self._find(asked.group_id, wanted, request.require_stable, unconfirmed)
+            found = self._find(group_id, wanted, require_stable, unconfirmed)
         except KafkaError as error:
-            return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.code)
+            return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error.code)
         return OffsetFetchResponseGroup(
-            group_id=asked.group_id,
+            group_id=group_id,
             topics=[
                 OffsetFetchResponseGroupTopic(
                     name=topic,
@@ -195,7 +201,7 @@ class _OffsetsHandler:
         topic_id = self._context.metadata.topic_id
         if wanted is None:
             names = [] if group is None else group.offsets.names()
-            wanted = _by_topic(name for name in names if group and group.offsets.get(name, topic_id(name[0])))
+            wanted = by_topic(name for name in names if group and group.offsets.get(name, topic_id(name[0])))
         return [
             (topic, [_look_up(group, (topic, each), topic_id(topic), require_stable) for each in indexes])
             for topic, indexes in wanted
@@ -225,7 +231,7 @@ class _OffsetsHandler:
                         for index in indexes
                     ],
                 )
-                for topic, indexes in _by_topic(wanted)
+                for topic, indexes in by_topic(wanted)
             ]
         )
 
@@ -248,11 +254,29 @@ def _look_up(
     return name[1], group.offsets.get(name, topic_id) or _NO_COMMIT, ErrorCode.NONE
 
 
-def _by_topic(names: Iterable[Name]) -> Wanted:
-    topics: dict[str, list[int]] = {}
-    for topic, index in names:
-        topics.setdefault(topic, []).append(index)
-    return list(topics.items())
+class _Asked(Protocol):
+    """A topic of either form of the request."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def partition_indexes(self) -> list[int]: ...
+
+
+def _wanted(topics: Iterable[_Asked]) -> Wanted:
+    return by_topic((topic.name, index) for topic in topics for index in topic.partition_indexes)
+
+
+def _merged(groups: Iterable[OffsetFetchRequestGroup]) -> list[tuple[str, Wanted | None]]:
+    """Each group once, with all that is asked for of it; None for all that it has."""
+    merged: dict[str, list[_Asked] | None] = {}
+    for each in groups:
+        known = merged.setdefault(each.group_id, [])
+        if each.topics is None:
+            merged[each.group_id] = None
+        elif known is not None:
+            known.extend(each.topics)
+    return [(group_id, None if topics is None else _wanted(topics)) for group_id, topics in merged.items()]
 
 
 def _committed(

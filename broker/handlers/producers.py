@@ -13,6 +13,7 @@ from typing import Final
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from minikafka.broker.coordinators.transactions.transaction import NO_EPOCH, NO_ID, Identity
+from minikafka.broker.handlers.slices import by_topic, in_slices
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
@@ -67,15 +68,16 @@ class _ProducersHandler:
             request.transactional_id, request.transaction_timeout_ms, expected
         )
 
-    def describe(self, call: Call) -> DescribeProducersResponse:
+    def describe(self, call: Call) -> DescribeProducersResponse | Awaitable[DescribeProducersResponse]:
         request: DescribeProducersRequest = call.request
-        return DescribeProducersResponse(
-            topics=[
-                DescribedProducersTopic(
-                    name=topic.name, partitions=[self._describe(topic.name, each) for each in topic.partition_indexes]
-                )
-                for topic in request.topics
-            ]
+        topics = by_topic((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+        return in_slices(
+            topics,
+            lambda topic: DescribedProducersTopic(
+                name=topic[0], partitions=[self._describe(topic[0], index) for index in topic[1]]
+            ),
+            lambda described: DescribeProducersResponse(topics=described),
+            at_once=1,
         )
 
     def _describe(self, topic: str, index: int) -> DescribedProducersPartition:

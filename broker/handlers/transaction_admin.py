@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Collection
+
 from minikafka.broker.clock import Clock
 from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from minikafka.broker.coordinators.transactions.states import STATE_NAMES
 from minikafka.broker.coordinators.transactions.transaction import Transaction
+from minikafka.broker.handlers.slices import in_slices
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -35,10 +38,13 @@ class _TransactionAdminHandler:
         self._clock = clock
         self._coordinator = coordinator
 
-    def describe(self, call: Call) -> DescribeTransactionsResponse:
+    def describe(self, call: Call) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
         request: DescribeTransactionsRequest = call.request
-        found = [self._describe(each) for each in request.transactional_ids]
-        return DescribeTransactionsResponse(transaction_states=found)
+        return in_slices(
+            dict.fromkeys(request.transactional_ids),
+            self._describe,
+            lambda states: DescribeTransactionsResponse(transaction_states=states),
+        )
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:
         try:
@@ -73,7 +79,13 @@ class _TransactionAdminHandler:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self._coordinator.shards.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        found = [each for each in self._coordinator.all() if self._is_wanted(each, request)]
+        # Sets: there may be as many filters as fit into a request.
+        states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+        found = [
+            txn
+            for txn in self._coordinator.all()
+            if self._is_wanted(txn, states, producer_ids, request.duration_filter)
+        ]
         return ListTransactionsResponse(
             unknown_state_filters=[each for each in request.state_filters if each not in STATE_NAMES],
             transaction_states=[
@@ -86,12 +98,14 @@ class _TransactionAdminHandler:
             ],
         )
 
-    def _is_wanted(self, txn: Transaction, request: ListTransactionsRequest) -> bool:
-        if request.state_filters and txn.state.shown not in request.state_filters:
+    def _is_wanted(
+        self, txn: Transaction, states: Collection[str], producer_ids: Collection[int], duration_ms: int
+    ) -> bool:
+        if states and txn.state.shown not in states:
             return False
-        if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
+        if producer_ids and txn.producer_id not in producer_ids:
             return False
-        if request.duration_filter < 0:
+        if duration_ms < 0:
             return True
         # Only what runs has a duration; as in Kafka one that has not begun was begun at the beginning of time.
-        return self._clock.wall_ms() - txn.started_ms > request.duration_filter
+        return self._clock.wall_ms() - txn.started_ms > duration_ms

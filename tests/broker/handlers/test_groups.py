@@ -127,6 +127,23 @@ async def test_commit_and_fetch(coordinator: Station, version: int) -> None:
     assert (found.committed_offset, found.metadata) == (5, "m")
 
 
+async def test_repeated_entries_are_answered_once(coordinator: Station) -> None:
+    """Else a few kilobytes that name one group a thousand times would be an answer of many megabytes."""
+    await coordinator.ask(_commit(5), 8)
+    topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1, 0])] * 1000
+    one = await coordinator.ask(OffsetFetchRequest(group_id="g", topics=topics), 7)
+    assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in one.topics] == [
+        ("orders", [0, 1])
+    ]
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=None), OffsetFetchRequestGroup(group_id="h", topics=[])]
+    many = await coordinator.ask(OffsetFetchRequest(groups=groups * 1000), 8)
+    assert [(group.group_id, len(group.topics)) for group in many.groups] == [("g", 1), ("h", 0)]
+    found = await coordinator.ask(FindCoordinatorRequest(coordinator_keys=["a", "b"] * 1000), 4)
+    assert [each.key for each in found.coordinators] == ["a", "b"]
+    described = await coordinator.ask(DescribeGroupsRequest(groups=["g", "h"] * 1000), 5)
+    assert [each.group_id for each in described.groups] == ["g", "h"]
+
+
 async def test_unknown_partitions_are_not_committed(coordinator: Station) -> None:
     answer = await coordinator.ask(_commit(5, partition=1), 8)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
