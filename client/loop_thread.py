@@ -1,5 +1,8 @@
 """An event loop in a thread of its own, for who has none: started with the first client, ended with the last.
 
+Clients use it, and so does every call that waits for it: a client that another thread closes does not take the loop
+away from a call that has not returned.
+
 It is a daemon thread, so a program that forgets to close its clients still ends. A process that is forked does not have
 the thread: clients from before the fork are of no use in it, and the first one it makes starts a thread of its own.
 """
@@ -12,7 +15,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from minikafka.client.errors import IllegalState
+from minikafka.client.errors import ClientClosed, IllegalState
 
 _T = TypeVar("_T")
 
@@ -47,15 +50,21 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise IllegalState("called from the client's own thread, which would wait for itself")
-        if not self.is_alive:
+        if not _use(self):
             work.close()
-            raise IllegalState("the client was started before this process was forked: make one here")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise ClientClosed("the client is closed")
         try:
-            return future.result(timeout_s)
-        except BaseException:
-            future.cancel()
-            raise
+            if not self.is_alive:
+                work.close()
+                raise IllegalState("the client was started before this process was forked: make one here")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            try:
+                return future.result(timeout_s)
+            except BaseException:
+                future.cancel()
+                raise
+        finally:
+            release(self)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -70,6 +79,13 @@ def acquire() -> LoopThread:
             _current = LoopThread()
         _current.users += 1
         return _current
+
+
+def _use(thread: LoopThread) -> bool:
+    """Keep the thread from ending until it is given back; False if it ends already."""
+    with _lock:
+        thread.users += thread.users > 0
+        return thread.users > 0
 
 
 def release(thread: LoopThread) -> None:

@@ -20,7 +20,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
@@ -65,7 +65,7 @@ class _Facade(Generic[_C]):
             raise
 
     def stop(self) -> None:
-        """Finish and close; leaving `with` does it too. May be called twice."""
+        """Finish and close; leaving `with` does it too. May be called twice, and by several threads at once."""
         self._end(self._client.stop)
 
     def _end(self, close: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -73,9 +73,11 @@ class _Facade(Generic[_C]):
         if thread is None:
             return
         try:
-            # In a forked process there is nothing to close: the connections are the other one's.
+            # In a forked process there is nothing to close: the connections are the other one's. Where another thread
+            # has just closed the client, there is no loop any more.
             if thread.is_alive:
-                thread.call(close())
+                with suppress(ClientClosed):
+                    thread.call(close())
         finally:
             self._let_go(thread)
 
@@ -97,10 +99,11 @@ class _Facade(Generic[_C]):
         self._end(lambda: self._client.__aexit__(exc_type, error, traceback))
 
     def _call(self, work: Coroutine[Any, Any, _R]) -> _R:
-        if self._thread is None:
+        thread = self._thread
+        if thread is None:
             work.close()
             raise ClientClosed("the client is closed, or was never started: use `with`, or call `start`")
-        return self._thread.call(work)
+        return thread.call(work)
 
 
 def _waiting(

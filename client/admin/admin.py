@@ -26,6 +26,7 @@ from minikafka.client.cluster import Cluster
 from minikafka.client.config import ClientConfig, ClientOptions
 from minikafka.client.errors import ClientClosed, ConfigError
 from minikafka.client.options import option
+from minikafka.client.shared import see_through
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,7 @@ class Admin(
         self._is_closed = False
         self._start_lock = asyncio.Lock()
         self._starting: Cluster | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
@@ -85,13 +87,13 @@ class Admin(
     async def start(self) -> None:
         """Find the cluster."""
         async with self._start_lock:
-            if self._is_closed:
-                raise ClientClosed("an admin that was closed cannot be started again")
+            self._require_not_closed()
             if self._asker is not None:
                 return
             cluster = self._starting = Cluster(self.config, clock=self._clock, rng=self._rng)
             try:
                 await cluster.start()
+                self._require_not_closed()
             except BaseException:
                 await cluster.close()
                 raise
@@ -99,13 +101,19 @@ class Admin(
                 self._starting = None
             self._asker = Asker(cluster)
 
+    def _require_not_closed(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("an admin that was closed cannot be started again")
+
     async def stop(self) -> None:
         """Close all connections; what waits gets a ClientClosed. May be called twice, and while it is being started."""
         self._is_closed = True
         asker, self._asker = self._asker, None
         cluster = self._starting if asker is None else asker.cluster
-        if cluster is not None:
-            await cluster.close()
+        if self._closing is None and cluster is not None:
+            self._closing = asyncio.create_task(cluster.close(), name="close the admin")
+        if self._closing is not None:
+            await see_through(self._closing)
 
     # What aiokafka calls it.
     close = stop

@@ -80,6 +80,7 @@ class Producer(TransactionCalls):
         self._transactions: Transactions | None = None
         self._wall_ms: Callable[[], int]
         self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
@@ -131,24 +132,24 @@ class Producer(TransactionCalls):
         self._sender.start()
 
     async def stop(self, *, flush: bool = True) -> None:
-        """Send what is buffered, abort the transaction if one is open, then close. May be called twice.
+        """Send what is buffered, abort the transaction if one is open, then close.
 
-        Without flushing it closes at once, and a transaction that is open stays open for somebody else to end.
+        Without flushing it closes at once, and a transaction that is open stays open for somebody else to end. May be
+        called twice, also at the same time: the first call that has nothing more to send closes for all of them.
         """
         await self._stop(flush, aborts=flush)
 
     async def _stop(self, flush: bool, aborts: bool) -> None:
-        if self._is_closed:
-            return
         try:
-            if self._cluster is not None and self._sender.fatal is None:
-                had_transaction = aborts and await self._abort_before_closing()
-                if flush and not had_transaction:
-                    await self.flush()
+            had_transaction = aborts and self._is_usable and await self._abort_before_closing()
+            if flush and not had_transaction and self._is_usable:
+                await self.flush()
         finally:
             self._is_closed = True
             self._topics = {}
-            await see_through(self._close())
+            if self._closing is None:
+                self._closing = asyncio.create_task(self._close(), name="close the producer")
+            await see_through(self._closing)
 
     async def _close(self) -> None:
         if self._starting is not None:
@@ -313,6 +314,10 @@ class Producer(TransactionCalls):
         return self._sender.snapshot()
 
     # ------------------------------------------------------------------------------------------- slower parts
+
+    @property
+    def _is_usable(self) -> bool:
+        return self._cluster is not None and not self._is_closed and self._sender.fatal is None
 
     def _require_usable(self) -> Cluster:
         if self._is_closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import signal
@@ -212,6 +213,49 @@ def in_fork(work: Callable[[], None]) -> int:
         code = 0
     finally:
         os._exit(code)
+
+
+def test_producer_is_stopped_by_many_threads_at_once(bootstrap: str, topic: str) -> None:
+    def stop(producer: sync.Producer) -> None:
+        try:
+            producer.stop()
+            outcomes.append(None)
+        except BaseException as error:
+            outcomes.append(error)
+
+    outcomes: list[BaseException | None] = []
+    for _ in range(10):
+        producer = sync.Producer(bootstrap_servers=bootstrap, linger_ms=50)
+        producer.start()
+        producer.send(topic, b"x")
+        threads = [threading.Thread(target=stop, args=(producer,), daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+    assert outcomes == [None] * 40
+
+
+def test_loop_goes_on_for_a_call_that_has_not_returned() -> None:
+    thread = acquire()
+    has_begun, may_end = threading.Event(), threading.Event()
+    results: list[int] = []
+
+    async def work() -> int:
+        has_begun.set()
+        await asyncio.to_thread(may_end.wait, 30)
+        return 1
+
+    calling = threading.Thread(target=lambda: results.append(thread.call(work())), daemon=True)
+    calling.start()
+    assert has_begun.wait(30)
+    release(thread)
+    may_end.set()
+    calling.join(30)
+    assert results == [1]
+    with pytest.raises(ClientClosed):
+        thread.call(work())
 
 
 def test_after_a_fork(bootstrap: str, topic: str) -> None:
