@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from minikafka.protocol.errors import error_for
+from minikafka.protocol.errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    UnknownMemberIdError,
+    error_for,
+)
 from minikafka.protocol.message import Request
 from minikafka.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+
+LEFT_BEHIND: Final = (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)
+"""After these the group has gone on without the member that is named."""
 
 
 class CoordinatorKind(IntEnum):

@@ -16,6 +16,7 @@ from minikafka.protocol.errors import (
     NetworkError,
     RequestTimedOutError,
     SaslAuthenticationFailedError,
+    UnknownMemberIdError,
 )
 
 
@@ -78,6 +79,10 @@ class DeliveryTimeout(ClientError, RequestTimedOutError):
 
 class IllegalState(ClientError, RuntimeError):
     """The call does not fit what the client is doing, such as a commit without a transaction."""
+
+
+class CommitFailed(ClientError, UnknownMemberIdError):
+    """The offsets were not committed, since the group has given the partitions to others or is doing so."""
 
 
 class TransactionFailed(ClientError):

@@ -8,6 +8,7 @@ fetcher, broker_fetch, sessions,      fetching ahead with bounded memory
 fetched, memory
 member, membership, heartbeats,       the group: a state machine, and what it does
 leader, rebalance, commits, assignors
+handed_out, program_commits           in which generation the program commits what it was given
 """
 
 from minikafka.client.consumer.config import ConsumerConfig

@@ -9,7 +9,7 @@ from minikafka.client.consumer.errors import NotAssigned
 from minikafka.client.consumer.fetcher import Fetcher
 from minikafka.client.consumer.partition import Needs, PartitionState, Position, Reading
 from minikafka.client.consumer.positions import Positions
-from minikafka.client.structs import OffsetAndMetadata, TopicPartition
+from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 
 class Assigned:
@@ -27,6 +27,10 @@ class Assigned:
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._states
+
+    def holds(self, state: PartitionState) -> bool:
+        """Whether a partition was kept: one that was taken away and came back is another state."""
+        return self._states.get(state.tp) is state
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -70,10 +74,13 @@ class Assigned:
             self._fetcher.touch(state)
         return held
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+    def remove(self, partitions: Iterable[TopicPartition], generation: ConsumerGroupMetadata | None = None) -> None:
+        """Let go of partitions; `generation` is that in which the group takes them away, None if the program did."""
         gone = [state for tp in partitions if (state := self._states.pop(tp, None)) is not None]
         for state in gone:
             self._delivery.forget(state)
+            if generation is not None:
+                self._delivery.handed_out.revoke(state, generation)
         self._positions.remove(gone)
         self._fetcher.remove(gone)
         self._delivery.wake()

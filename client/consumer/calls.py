@@ -156,18 +156,13 @@ class OffsetCalls:
     ) -> None:
         """Commit the positions of all partitions, or these offsets: the next to be read, alone or with a note.
 
-        CommitFailed if the group has given the partitions to others meanwhile."""
-        self._require_group()
-        core = self._require_core()
-        if offsets is None:
-            if not core.subscription.partitions and not core.subscription.is_automatic:
-                raise IllegalState("nothing is subscribed or assigned")
-            await core.commit(core.assigned.offsets(None, finished=False))
-            return
-        given = {TopicPartition(*tp): _offset(offset) for tp, offset in offsets.items()}
-        for tp in given:
-            core.assigned.get(tp)
-        await core.commit(given)
+        CommitFailed if the group has taken a partition away since its records were handed out, also if it came back:
+        whoever has it begins at what was committed before."""
+        group, core = self._require_group(), self._require_core()
+        if offsets is None and not core.subscription.partitions and not core.subscription.is_automatic:
+            raise IllegalState("nothing is subscribed or assigned")
+        given = None if offsets is None else {TopicPartition(*tp): _offset(offset) for tp, offset in offsets.items()}
+        await group.program.commit(given)
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The committed offset of any partition; None if there is none."""
@@ -179,8 +174,13 @@ class OffsetCalls:
         return await self._require_group().commits.fetch([TopicPartition(*each) for each in partitions])
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer's place in its group, for a producer's `send_offsets_to_transaction`."""
-        return self._require_group().identity
+        """This consumer's place in its group, for a producer's `send_offsets_to_transaction`.
+
+        It is that of the records that were handed out: if the group has taken one of their partitions away since, the
+        commit is refused. Asking for more records after this call means that these are done, or were given up."""
+        group, delivery = self._require_group(), self._require_core().delivery
+        delivery.stop_short()
+        return delivery.handed_out.name(group.identity)
 
 
 def _known(offset: int) -> int | None:

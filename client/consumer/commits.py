@@ -9,19 +9,17 @@ from typing import Final
 
 from minikafka.client.cluster import Cluster, CoordinatorKind
 from minikafka.client.consumer.assignors.base import by_topic
-from minikafka.client.consumer.config import ConsumerConfig, Isolation
+from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.errors import CommitFailed
+from minikafka.client.coordinators import LEFT_BEHIND
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import (
     CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
     KafkaError,
     NetworkError,
     NotCoordinatorError,
     RebalanceInProgressError,
     RequestTimedOutError,
-    UnknownMemberIdError,
     error_for,
 )
 from minikafka.protocol.message import Request
@@ -41,9 +39,6 @@ log: Final = logging.getLogger(__name__)
 
 # After these another broker may be the coordinator.
 COORDINATOR_ERRORS: Final = (NotCoordinatorError, CoordinatorNotAvailableError, NetworkError, RequestTimedOutError)
-
-# After these the group has gone on without this member.
-LEFT_BEHIND: Final = (IllegalGenerationError, UnknownMemberIdError, FencedInstanceIdError)
 
 
 class Commits:
@@ -135,7 +130,8 @@ class Commits:
             group_id=self._group_id,
             topics=old,
             groups=[OffsetFetchRequestGroup(group_id=self._group_id, topics=new)],
-            require_stable=self._config.isolation is Isolation.READ_COMMITTED,
+            # Whoever had the partitions before may have offsets in a transaction that is still to be committed.
+            require_stable=True,
         )
         answer = await self.ask(request)
         assert isinstance(answer, OffsetFetchResponse)

@@ -100,7 +100,8 @@ class ConsumerConfig(ClientConfig):
     max_poll_interval_ms: int = option(300_000, low=1)
     """How long a program may take for what it was given before its partitions go to others."""
     rebalance_timeout_ms: int | None = option(None, low=1)
-    """How long a rebalance waits for this member; None is `session_timeout_ms`."""
+    """How long a rebalance waits for this member; None is `session_timeout_ms`. Half of it is for records in hand: if
+    their partition is to go to others, the program can finish and commit them meanwhile."""
     exclude_internal_topics: bool = option(True, "exclude.internal.topics")
     """Whether a pattern leaves out the topics in which Kafka keeps its own state."""
 
@@ -127,3 +128,9 @@ class ConsumerConfig(ClientConfig):
     @property
     def rebalance_wait_ms(self) -> int:
         return self.session_timeout_ms if self.rebalance_timeout_ms is None else self.rebalance_timeout_ms
+
+    @property
+    def revocation_wait_ms(self) -> int:
+        """How long a rebalance that takes a partition away waits for the program to come back from records of it. What
+        is left of the group's time is for the last commit, the listener, and joining."""
+        return self.rebalance_wait_ms // 2

@@ -21,7 +21,6 @@ from minikafka.client.consumer.broker_fetch import BrokerFetch
 from minikafka.client.consumer.commits import Commits
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.delivery import Delivery
-from minikafka.client.consumer.errors import CommitFailed
 from minikafka.client.consumer.fetcher import Fetcher
 from minikafka.client.consumer.heartbeats import Heartbeats
 from minikafka.client.consumer.member import Member
@@ -29,6 +28,7 @@ from minikafka.client.consumer.membership import Event
 from minikafka.client.consumer.offsets import TOPIC_WAIT_MS
 from minikafka.client.consumer.partition import PartitionState, Reading
 from minikafka.client.consumer.positions import Positions
+from minikafka.client.consumer.program_commits import ProgramCommits
 from minikafka.client.consumer.rebalance import Rebalance, is_told
 from minikafka.client.consumer.records import load_column_tools
 from minikafka.client.consumer.subscription import Kind, Subscription
@@ -38,7 +38,7 @@ from minikafka.client.metadata import Metadata
 from minikafka.client.serializers import find_deserializer
 from minikafka.client.shared import see_through
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from minikafka.protocol.errors import KafkaError, RebalanceInProgressError
+from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 log: Final = logging.getLogger(__name__)
@@ -60,7 +60,9 @@ class Group:
         self.commits = Commits(cluster, config, lambda: self.identity)
         self.rebalance = Rebalance(config, core.subscription, core.assigned, core.delivery, self.commits)
         self.member = Member(cluster, config, core.subscription, self.rebalance, core.delivery.fail)
+        self.rebalance.generation = lambda: self.member.metadata
         self.heartbeats = Heartbeats(cluster, config, self.member, core.delivery)
+        self.program = ProgramCommits(config, core.assigned, core.delivery, self.commits, self.member)
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
@@ -186,8 +188,12 @@ class Core:
             return
         offsets = self.assigned.offsets(None, finished=False) if self.config.enable_auto_commit else {}
         who, listener = group.identity, self.subscription.listener
+        if self.config.enable_auto_commit:
+            self.delivery.handed_out.settle(self.assigned)
         partitions = sorted(self.assigned.partitions) if self.subscription.is_automatic else []
         member_id = group.member.step_out(Event.UNSUBSCRIBED)
+        if self.subscription.is_automatic:
+            self.assigned.remove(partitions, group.member.metadata)
 
         async def say_goodbye() -> None:
             await self._commit_last(group, offsets, who)
@@ -255,33 +261,6 @@ class Core:
         self._assign(
             [*kept, *(TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers)]
         )
-
-    # ------------------------------------------------------------------------------------------------ commits
-
-    async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit, waiting for the end of a rebalance that is under way if the partitions may stay ours."""
-        group = self.group
-        assert group is not None
-        try:
-            await group.commits.commit(offsets)
-        except RebalanceInProgressError as error:
-            # Between two generations this is no news, and no reason for a third.
-            if not group.member.is_between_generations:
-                group.member.take_error(error)
-            if not await self._outlast_rebalance(group.member) or not offsets.keys() <= self.assigned.partitions:
-                raise CommitFailed("the group is giving the partitions to others") from error
-            await group.commits.commit(offsets)
-
-    async def _outlast_rebalance(self, member: Member) -> bool:
-        """Wait for the next generation; False if it does not come, or waits for whoever asks, such as a listener."""
-        if not member.is_between_generations:
-            return False
-        try:
-            async with asyncio.timeout(self.config.default_api_timeout_ms / 1000):
-                await member.wait_settled()
-        except TimeoutError:
-            return False
-        return True
 
     # -------------------------------------------------------------------------------------------------- end
 

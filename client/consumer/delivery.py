@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from minikafka.client.consumer.errors import CorruptBatch
+from minikafka.client.consumer.handed_out import HandedOut
 from minikafka.client.consumer.partition import PartitionState, Position
 from minikafka.client.consumer.records import ConsumerBatch, ConsumerRecord, Rows
 from minikafka.client.errors import IllegalState
@@ -33,6 +34,7 @@ class Delivery:
 
     def __init__(self, on_read: Callable[[PartitionState, int], None]) -> None:
         self.left: Iterator[ConsumerRecord] = iter(())
+        self.handed_out = HandedOut()
         self.polls = 0
         """Calls so far that did more than take the next record of a batch."""
         self.records_read = 0
@@ -47,6 +49,7 @@ class Delivery:
         self._in_hand: dict[PartitionState, Position] = {}
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._is_waiting = False
+        self._is_hurried = False
         self._failure: KafkaError | None = None
         self._notices: list[KafkaError] = []
         self._idle = asyncio.Event()
@@ -64,6 +67,7 @@ class Delivery:
     def fail(self, error: KafkaError) -> None:
         """End all reading with an error, now and later."""
         self._failure = self._failure or error
+        self._idle.set()
         self.release_active()
         self.wake()
 
@@ -84,16 +88,20 @@ class Delivery:
         if active is not None and active.run is not None and (last := active.run.before_last) is not None:
             self._in_hand[active] = last
 
+    def stop_short(self) -> None:
+        """Have the program ask for its next record, instead of taking it from `left`."""
+        self.left = iter(())
+
     def moved(self, state: PartitionState) -> None:
         """The position of a partition has jumped; what was in hand does not matter any more."""
         self.release(state)
         self._in_hand.pop(state, None)
+        self._idle.set()
 
     def forget(self, state: PartitionState) -> None:
         """A partition is no longer ours."""
-        self.release(state)
+        self.moved(state)
         self._ready.pop(state, None)
-        self._in_hand.pop(state, None)
 
     @property
     def is_waiting(self) -> bool:
@@ -122,10 +130,20 @@ class Delivery:
         self._idle.set()
 
     async def wait_nothing_in_hand(self, states: Collection[PartitionState]) -> None:
-        """Wait until the program has asked for more after what it was given of these partitions."""
-        while not self._is_waiting and any(self.finished(state) != state.position for state in states):
+        """Wait until the program has asked for more after what it was given of these partitions, or never will."""
+        self._is_hurried = False
+        while not self._is_hurried and self._failure is None and self.has_in_hand(states):
             self._idle.clear()
             await self._idle.wait()
+
+    def has_in_hand(self, states: Collection[PartitionState]) -> bool:
+        """Whether the program works on records of some of these partitions."""
+        return not self._is_waiting and any(self.finished(state) != state.position for state in states)
+
+    def hurry(self) -> None:
+        """Nobody is to wait for the program any longer."""
+        self._is_hurried = True
+        self._idle.set()
 
     # ------------------------------------------------------------------------------------------ from outside
 
@@ -199,6 +217,7 @@ class Delivery:
         self._is_waiting = True
         self._active, self.left = None, iter(())
         self._in_hand.clear()
+        self.handed_out.ask()
         self._idle.set()
         if self.on_poll is not None:
             self.on_poll()
@@ -254,6 +273,7 @@ class Delivery:
             if records is None:
                 continue
             self._active = state
+            self.handed_out.open(state)
             # Only what may be handed out whoever asks can be had without asking.
             self.left = iter(()) if only else records
             return records
@@ -293,6 +313,7 @@ class Delivery:
                 raise
             if records is not None:
                 self._in_hand.setdefault(state, start)
+                self.handed_out.open(state)
                 part = [*records] if limit is None else [*islice(records, limit - count)]
                 taken.setdefault(state.tp, []).extend(part)
                 count += len(part)
@@ -314,6 +335,7 @@ class Delivery:
                 self._on_read(state, before - state.buffered_bytes)
             if parts.count:
                 self._in_hand[state] = start
+                self.handed_out.open(state)
                 self.records_read += parts.count
                 return ConsumerBatch(state.tp, parts.rows, state.position.offset)
         return None

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from minikafka.client.errors import ClientError, IllegalState, SerializationFailed
+from minikafka.client.errors import ClientError, CommitFailed, IllegalState, SerializationFailed
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import (
     CorruptMessageError,
     MessageTooLargeError,
     OffsetOutOfRangeError,
-    UnknownMemberIdError,
 )
+
+__all__ = [
+    "BatchTooLarge",
+    "CommitFailed",
+    "CorruptBatch",
+    "LogTruncated",
+    "NoGroup",
+    "NoOffsetForPartition",
+    "NotAssigned",
+    "OffsetOutOfRange",
+    "PositionError",
+    "RecordNotReadable",
+]
 
 
 class NotAssigned(IllegalState):
@@ -18,10 +30,6 @@ class NotAssigned(IllegalState):
 
 class NoGroup(IllegalState):
     """The call needs a `group_id`."""
-
-
-class CommitFailed(ClientError, UnknownMemberIdError):
-    """The offsets were not committed, since the group has given the partitions to others or is doing so."""
 
 
 class PositionError(ClientError):

@@ -81,25 +81,39 @@ class Member:
         self._waits_for_others = False
         self._departures = 0
         self._woken = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._called_back = asyncio.Event()
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who this member is at the moment; without a generation if it takes no part in a group."""
+        """Who this member is at the moment; without a generation if it takes no part in a group.
+
+        As long as it still has partitions of a generation that it was thrown out of, it is a member of that one: a
+        coordinator takes what is committed without any generation."""
         membership = self.membership
-        # Before the member is in a generation, nothing of it may be named.
-        member_id = membership.member_id if membership.is_known else ""
-        instance_id = self._config.group_instance_id if membership.is_known else None
-        return ConsumerGroupMetadata(self._group_id, membership.generation_id, member_id, instance_id)
+        if not membership.is_known and not self._rebalance.has_partitions:
+            return ConsumerGroupMetadata(self._group_id)
+        return ConsumerGroupMetadata(
+            self._group_id,
+            membership.last_generation_id,
+            membership.last_member_id,
+            self._config.group_instance_id,
+        )
 
     @property
     def is_between_generations(self) -> bool:
         """Whether this member waits for the others; not while it or the program's listener has something to do."""
         return self._waits_for_others
 
-    async def wait_settled(self) -> None:
-        """Wait until the group is in a generation."""
-        await self._settled.wait()
+    async def wait_for_others(self) -> None:
+        """Wait until the others have come, or this member has something to do."""
+        await self._called_back.wait()
+
+    def _wait(self, *, for_others: bool) -> None:
+        self._waits_for_others = for_others
+        if for_others:
+            self._called_back.clear()
+        else:
+            self._called_back.set()
 
     # ---------------------------------------------------------------------------------------- what happens
 
@@ -109,10 +123,8 @@ class Member:
         state = self.membership.on(event)
         if state is not before:
             log.debug("group %s: %s, %s -> %s", self._group_id, event.name, before.name, state.name)
-        if state in (State.JOINING, State.SYNCING):
-            self._settled.clear()
-        else:
-            self._settled.set()
+        if self.membership.has_lost:
+            self._rebalance.hurry()
         self._woken.set()
 
     def look_at_topics(self) -> None:
@@ -146,19 +158,19 @@ class Member:
         while True:
             self._woken.clear()
             if self.membership.take_lost():
-                self._waits_for_others = False
+                self._wait(for_others=False)
                 self._is_prepared = True
                 await self._rebalance.lose()
             elif self.membership.state is not State.JOINING:
-                self._waits_for_others = False
+                self._wait(for_others=False)
                 await self._woken.wait()
             elif not self._is_prepared:
-                self._waits_for_others = False
+                self._wait(for_others=False)
                 # Also gives time to events that come in swarms, such as topics that appear one by one.
                 await self._rebalance.prepare()
                 self._is_prepared = True
             else:
-                self._waits_for_others = True
+                self._wait(for_others=True)
                 failures = 0 if await self._try_joining() else failures + 1
                 await asyncio.sleep(self._cluster.backoff.delay_s(failures))
 
@@ -251,7 +263,7 @@ class Member:
         def is_current() -> bool:
             return self.membership.generation_id == joined.generation_id
 
-        self._waits_for_others = False
+        self._wait(for_others=False)
         meets_again = await self._rebalance.complete(partitions, joined.generation_id, is_current)
         if is_current():
             self._is_prepared = False

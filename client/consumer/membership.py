@@ -136,6 +136,9 @@ class Membership:
         self.state = State.OUT
         self.member_id = NO_MEMBER_ID
         self.generation_id = NO_GENERATION
+        self.last_member_id = NO_MEMBER_ID
+        self.last_generation_id = NO_GENERATION
+        """The generation it was in last, also after it has lost its place there."""
         self.has_lost = False
         """Whether partitions of an earlier generation may belong to others by now; until `take_lost` is asked."""
 
@@ -163,6 +166,7 @@ class Membership:
     def joined(self, generation_id: int, member_id: str) -> State:
         if self.state is State.JOINING:
             self.member_id, self.generation_id = member_id, generation_id
+            self.last_member_id, self.last_generation_id = member_id, generation_id
         return self.on(Event.JOINED)
 
     def take_lost(self) -> bool:

@@ -4,7 +4,8 @@ With an eager assignor everything is given up before joining, with a cooperative
 away, after which the group meets again to give it to somebody else. Before a partition is given up
 
 1. nothing more of it is handed out,
-2. the program gets a moment to come back from what it has in hand,
+2. the program gets time to come back from what it has in hand: half of the time for which the group waits for a member
+   (`revocation_wait_ms`), as with the callbacks and max.poll.interval.ms of Kafka's consumer,
 3. what it has finished is committed, if commits are automatic,
 4. the program is told, and may commit by itself.
 
@@ -25,8 +26,9 @@ from minikafka.client.consumer.commits import Commits
 from minikafka.client.consumer.config import ConsumerConfig
 from minikafka.client.consumer.delivery import Delivery
 from minikafka.client.consumer.membership import NO_GENERATION
+from minikafka.client.consumer.partition import PartitionState
 from minikafka.client.consumer.subscription import ConsumerRebalanceListener, Subscription
-from minikafka.client.structs import TopicPartition
+from minikafka.client.structs import ConsumerGroupMetadata, TopicPartition
 from minikafka.protocol.errors import KafkaError
 
 log: Final = logging.getLogger(__name__)
@@ -68,6 +70,8 @@ class Rebalance:
         self._assigned = assigned
         self._delivery = delivery
         self._commits = commits
+        self.generation: Callable[[], ConsumerGroupMetadata] = lambda: ConsumerGroupMetadata("")
+        """Tells in which generation the member is, or was until it lost its place."""
         # One thing at a time is done with the partitions and said to the listener.
         self._turn = asyncio.Lock()
         self._is_over = False
@@ -111,15 +115,22 @@ class Rebalance:
     async def _give_up(self, leaving: list[TopicPartition]) -> None:
         held = self._assigned.hold(leaving)
         try:
-            # As long as the coordinator waits between two signs of life is not too long.
-            async with asyncio.timeout(self._config.heartbeat_interval_ms / 1000):
+            async with asyncio.timeout(self._config.revocation_wait_ms / 1000):
                 await self._delivery.wait_nothing_in_hand(held)
         except TimeoutError:
-            log.debug("the program is still busy with records of %s", leaving)
+            log.warning("the program is still busy with records of %s, which go to others", leaving)
         if self._config.enable_auto_commit:
-            await self._commit_finished(leaving)
+            await self._commit_finished(held)
         await self._tell("on_partitions_revoked", leaving)
-        self._assigned.remove(leaving)
+        self._assigned.remove(leaving, self.generation())
+
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self._assigned.partitions)
+
+    def hurry(self) -> None:
+        """The member has lost its place: there is nothing to wait for any more."""
+        self._delivery.hurry()
 
     async def lose(self) -> None:
         """The group has gone on without this member: what it had may be somebody else's."""
@@ -127,7 +138,7 @@ class Rebalance:
             lost = sorted(self._assigned.partitions)
             self.owned, self.owned_generation = (), NO_GENERATION
             if lost:
-                self._assigned.remove(lost)
+                self._assigned.remove(lost, self.generation())
                 await self._tell("on_partitions_lost", lost)
 
     async def end(self) -> None:
@@ -136,7 +147,7 @@ class Rebalance:
             self._is_over = True
             leaving = sorted(self._assigned.partitions)
             await self._tell("on_partitions_revoked", leaving)
-            self._assigned.remove(leaving)
+            self._assigned.remove(leaving, self.generation())
 
     async def tell(
         self, listener: ConsumerRebalanceListener | None, what: str, partitions: list[TopicPartition]
@@ -145,10 +156,12 @@ class Rebalance:
         async with self._turn:
             await _call(listener, what, partitions)
 
-    async def _commit_finished(self, partitions: Collection[TopicPartition]) -> None:
+    async def _commit_finished(self, states: list[PartitionState]) -> None:
+        done = [state for state in states if not self._delivery.has_in_hand([state])]
         try:
-            offsets = self._assigned.offsets(partitions, finished=True)
-            await self._commits.commit(offsets, timeout_ms=self._config.rebalance_wait_ms // 2)
+            offsets = self._assigned.offsets([state.tp for state in states], finished=True)
+            await self._commits.commit(offsets, timeout_ms=self._config.rebalance_wait_ms // 4)
+            self._delivery.handed_out.settle(done)
         except KafkaError as error:
             log.warning("offsets were not committed before a rebalance: %s", error)
 

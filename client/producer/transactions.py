@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from minikafka.client.cluster import Cluster, CoordinatorKind
-from minikafka.client.errors import IllegalState, ProducerFailed, TransactionFailed
+from minikafka.client.coordinators import LEFT_BEHIND
+from minikafka.client.errors import CommitFailed, IllegalState, ProducerFailed, TransactionFailed
 from minikafka.client.producer.config import ProducerConfig
 from minikafka.client.producer.coordinator import ask_coordinator
 from minikafka.client.producer.identity import Identities
@@ -201,6 +202,8 @@ class Transactions:
                 self._are_offsets_uncertain = False
             except KafkaError as error:
                 self._fail_unless_retriable(error)
+                if isinstance(error, LEFT_BEHIND):
+                    raise CommitFailed(f"the group has gone on without this consumer: {error}") from error
                 raise
 
     def _require_unended(self, number: int) -> None:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from minikafka.client.consumer import Consumer
-from minikafka.client.consumer.errors import NotAssigned
+from minikafka.client.consumer.errors import CommitFailed
 from minikafka.client.structs import OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import FencedInstanceIdError, InconsistentGroupProtocolError
 from tests.broker.eventually import eventually
@@ -117,7 +117,11 @@ async def test_work_that_takes_longer_is_done_again_by_whoever_gets_it(
 ) -> None:
     topic = topics.make(2)
     await produce(confluent, topic, 3, 2)
-    options = {"group_id": topic, "partition_assignment_strategy": "cooperative-sticky"}
+    options = {
+        "group_id": topic,
+        "partition_assignment_strategy": "cooperative-sticky",
+        "rebalance_timeout_ms": 4_000,
+    }
     async with open_consumer(bootstrap, topic, **options) as stuck:
         for number in (0, 1, 1):
             await asyncio.wait_for(stuck.getone(TopicPartition(topic, number)), SETTLE_S)
@@ -229,7 +233,7 @@ async def test_a_program_that_is_stuck_loses_its_partitions(bootstrap: str, conf
             await eventually(lambda: not stuck.assignment(), SETTLE_S)
             await wait_settled([other], 1)
             await eventually(lambda: len(other.found) >= 2, SETTLE_S)
-            with pytest.raises(NotAssigned):
+            with pytest.raises(CommitFailed):
                 await stuck.commit({TopicPartition(topic, 0): 2})
         # Coming back is enough to be a member again.
         confluent.produce(topic, numbers(4, 5))
@@ -298,7 +302,8 @@ class _Seeks(Consumer):
 
 async def test_a_listener_may_seek_and_may_fail(bootstrap: str, confluent: Confluent, topic: str) -> None:
     confluent.produce(topic, numbers(0, 10))
-    async with _Seeks(bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest") as consumer:
+    options = {"group_id": topic, "auto_offset_reset": "earliest", "rebalance_timeout_ms": 4_000}
+    async with _Seeks(bootstrap_servers=bootstrap, **options) as consumer:  # type: ignore[arg-type]
         consumer.subscribe([topic], listener=consumer)  # type: ignore[arg-type]
         assert values(await take(consumer, 1)) == [7]
         consumer.subscribe([topic], listener=consumer)  # type: ignore[arg-type]

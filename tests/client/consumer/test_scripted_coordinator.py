@@ -109,7 +109,14 @@ def _next(codes: list[int]) -> int:
 
 @asynccontextmanager
 async def member_of(peer: GroupPeer, *topics: str, **options: Any) -> AsyncIterator[Consumer]:
-    given = {"group_id": "g", "heartbeat_interval_ms": 50, "retry_backoff_ms": 10, **options}
+    # Short, since a rebalance waits half of the time for records in hand.
+    given = {
+        "group_id": "g",
+        "heartbeat_interval_ms": 50,
+        "rebalance_timeout_ms": 200,
+        "retry_backoff_ms": 10,
+        **options,
+    }
     async with open_consumer(peer.bootstrap, *(topics or ("t",)), **given) as consumer:
         yield consumer
 
@@ -159,9 +166,12 @@ async def test_topics_of_the_group_that_cannot_be_looked_at() -> None:
 # -------------------------------------------------------------------------------------------------- committing
 
 
-async def test_a_commit_stays_in_its_generation() -> None:
-    """It is tried again while the group goes on: in the next generation it could undo what another member commits."""
-    async with GroupPeer() as peer, member_of(peer, enable_auto_commit=False, **COOPERATIVE) as consumer:
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_commit_stays_in_its_generation(is_kept: bool) -> None:
+    """It is tried again while the group goes on. In the next generation it could undo what another member commits,
+    unless the partition was kept all the time."""
+    options: dict[str, Any] = COOPERATIVE if is_kept else {}
+    async with GroupPeer() as peer, member_of(peer, enable_auto_commit=False, **options) as consumer:
         await take(consumer, 3)
 
         def answer(request: OffsetCommitRequest) -> int:
@@ -171,10 +181,15 @@ async def test_a_commit_stays_in_its_generation() -> None:
             return ErrorCode.NONE if request.generation_id_or_member_epoch == 2 else ErrorCode.ILLEGAL_GENERATION
 
         peer.commit_code = answer
+        if is_kept:
+            await consumer.commit()
+            assert {generation for generation, _ in peer.committed} == {1, 2}
+            return
         with pytest.raises(CommitFailed):
             await consumer.commit()
         assert {generation for generation, _ in peer.committed} == {1}
         await eventually(lambda: state_of(consumer) is State.STABLE)
+        await take(consumer, 3)
         await consumer.commit()
         assert peer.committed[-1] == (2, 3)
 
@@ -335,7 +350,8 @@ async def test_subscribing_anew_while_a_join_is_on_its_way() -> None:
     """The answer is for the member that has left by then, and is soon to be none."""
     async with GroupPeer() as peer, member_of(peer) as consumer:
         await take(consumer, 1)
-        left = consumer.group_metadata().member_id
+        group = consumer._require_group()
+        left = group.member.metadata.member_id
 
         def join(request: JoinGroupRequest) -> JoinGroupResponse:
             if request.member_id:
@@ -349,7 +365,7 @@ async def test_subscribing_anew_while_a_join_is_on_its_way() -> None:
         peer.heartbeat_codes = [ErrorCode.REBALANCE_IN_PROGRESS]
         await eventually(lambda: peer.asked(LeaveGroupRequest))
         assert [each.members[0].member_id for each in peer.asked(LeaveGroupRequest)] == [left]
-        await eventually(lambda: consumer.group_metadata().member_id == "another")
+        await eventually(lambda: group.member.metadata.member_id == "another")
         await take(consumer, 1)
 
 

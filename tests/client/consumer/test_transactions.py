@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from minikafka.client.consumer import Consumer, ConsumerRecord
 from minikafka.client.consumer.errors import CommitFailed
 from minikafka.client.producer import Producer
 from minikafka.client.structs import OffsetAndMetadata, TopicPartition
+from tests.broker.eventually import eventually
 from tests.client.consumer.reading import READ_S, numbers, open_consumer, take, take_batches, take_many, values
 from tests.compat.clients.confluent import Confluent
 from tests.compat.clients.topics import Topics
@@ -108,21 +110,67 @@ async def test_reading_and_writing_as_one(bootstrap: str, confluent: Confluent, 
         assert await consumer.getmany(timeout_ms=500) == {}
 
 
-async def test_who_has_left_the_group_cannot_commit(bootstrap: str, confluent: Confluent, topic: str) -> None:
+async def test_member_commits_in_generation_of_its_records(bootstrap: str, confluent: Confluent, topic: str) -> None:
     confluent.produce(topic, numbers(0, 5))
     tp = TopicPartition(topic, 0)
+    options = {"group_id": topic, "enable_auto_commit": False, "rebalance_timeout_ms": 1_000}
     async with (
         Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer,
-        open_consumer(bootstrap, topic, group_id=topic, enable_auto_commit=False) as consumer,
+        open_consumer(bootstrap, topic, **options) as consumer,
     ):
         await take(consumer, 5)
-        then = consumer.group_metadata()
+        before = consumer.group_metadata()
         consumer.subscribe([topic])
-        async with asyncio.timeout(READ_S):
-            while consumer.group_metadata().generation_id == then.generation_id:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        with pytest.raises(Exception, match="generation") as raised:
+        await eventually(lambda: consumer.metrics().rebalances == 2, READ_S)
+        assert consumer.group_metadata() == before
+        with pytest.raises(CommitFailed):
             async with producer.transaction():
-                await producer.send_offsets_to_transaction({tp: OffsetAndMetadata(5)}, then)
-        assert not isinstance(raised.value, CommitFailed)
+                await producer.send_offsets_to_transaction({tp: OffsetAndMetadata(5)}, before)
         assert await consumer.committed(tp) is None
+        # It is read again.
+        await take(consumer, 5)
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({tp: OffsetAndMetadata(5)}, consumer.group_metadata())
+        assert await consumer.committed(tp) == 5
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_one_output_for_each_input_when_a_partition_moves(
+    bootstrap: str, confluent: Confluent, topics: Topics, strategy: str
+) -> None:
+    """One member works on a record for longer than a rebalance waits; another one gets the partition, and is done."""
+    source, target = topics.make(2), topics.make()
+    options = {
+        "group_id": source,
+        "enable_auto_commit": False,
+        "partition_assignment_strategy": strategy,
+        "session_timeout_ms": 6_000,
+        "rebalance_timeout_ms": 1_000,
+    }
+    for number in range(2):
+        confluent.produce(source, numbers(number, number + 1), number)
+
+    async def transform(consumer: Consumer, producer: Producer, record: ConsumerRecord, who: bytes) -> None:
+        async with producer.transaction():
+            await producer.send(target, record.value + who)
+            done = {TopicPartition(source, record.partition): record.offset + 1}
+            await producer.send_offsets_to_transaction(done, consumer.group_metadata())
+
+    async with (
+        Producer(bootstrap_servers=bootstrap, transactional_id=f"{source}-slow") as slow_producer,
+        Producer(bootstrap_servers=bootstrap, transactional_id=f"{source}-quick") as quick_producer,
+        open_consumer(bootstrap, source, **options) as slow,
+    ):
+        in_hand = (await take_many(slow, 2))[:2]
+        async with open_consumer(bootstrap, source, **options) as quick:
+            record = (await take(quick, 1))[0]
+            await transform(quick, quick_producer, record, b" quick")
+            same = next(each for each in in_hand if each.partition == record.partition)
+            with pytest.raises(CommitFailed):
+                await transform(slow, slow_producer, same, b" slow")
+            with pytest.raises(CommitFailed):
+                await slow.commit({same.topic_partition: same.offset + 1})
+    async with open_consumer(bootstrap, target, **COMMITTED) as consumer:
+        found = await take(consumer, 1)
+        assert [each.value for each in found] == [record.value + b" quick"]
+        assert await consumer.getmany(timeout_ms=500) == {}
