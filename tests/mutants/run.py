@@ -1,11 +1,13 @@
 """`make mutants`: removes one rule after the other in a copy of the tree, and prints which test notices it.
 
-    python -m tests.mutants.run [--only NAME] [--stages unit,schedules,seeds] [--seeds FIRST:END] [--results FILE]
+    python -m tests.mutants.run [--only NAME] [--stages unit,schedules,seeds] [--seeds FIRST:END] [--every]
+                                [--tree KEY] [--results FILE]
 
-A stage ends with its first failing test. That test is run again without the mutant: one that fails there, too, is no
-kill, and the run fails. What is done is kept in a file by mutant, stage and tree, so a run that was interrupted goes on
-where it stopped. Exit code 1: a mutant does not match its source, survives all stages without being redundant, or
-could not be judged.
+A mutant is done with the first stage that kills it, or with `--every` after all of them. A stage ends with its first
+failing test; the schedules nearest to the mutant come first. That test is run again without the mutant: one that fails
+there, too, is no kill, and the run fails. What is done is kept in a file by mutant, stage and tree, so a run that was
+interrupted goes on where it stopped. Exit code 1: a mutant does not match its source, survives all stages without being
+redundant, or could not be judged.
 """
 
 from __future__ import annotations
@@ -31,7 +33,25 @@ from tests.tree import ROOT, files
 STAGES: Final = ("unit", "schedules", "seeds")
 STAGE_SECONDS_MAX: Final = 1800
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - .*)?$", re.MULTILINE)
-_SCHEDULES: Final = ("tests/schedules", "--ignore=tests/schedules/test_by_lot.py", "-k", "not test_rule_is_needed")
+_SEEDED: Final = "tests/schedules/test_by_lot.py"
+
+_NEAR: Final = {
+    "broker/contact": ("deposed", "leases"),
+    "broker/controller": ("eligible", "in_sync", "leaders", "reassignments", "registration"),
+    "broker/coordinators/groups": ("topic_ids", "leases", "transactions"),
+    "broker/coordinators/transactions": ("transactions",),
+    "broker/coordinators": ("leases", "transactions"),
+    "broker/handlers/control": ("control", "registration", "sessions"),
+    "broker/handlers/fetch": ("readers", "deposed"),
+    "broker/handlers/transactions": ("transactions",),
+    "broker/replicas": ("in_sync", "truncation", "producers", "readers", "unsettled"),
+    "broker/replication": ("truncation", "restarts", "in_sync"),
+    "broker/zookeeper": ("registration", "sessions", "control"),
+    "storage/producers": ("transactions", "producers", "clocks"),
+    "storage/retention": ("clocks",),
+    "storage": ("restarts", "truncation", "log_dirs"),
+}
+"""By where a mutant is, the schedules that are run first; the first row that fits counts."""
 
 
 class Broken(Exception):
@@ -44,6 +64,10 @@ class Options(NamedTuple):
     seeds: str
     kept: Path
     results: Path | None
+    every: bool
+    """Whether a mutant goes through all stages, also after one has killed it."""
+    tree: str
+    """The tree that results are kept for."""
 
 
 class Tree:
@@ -100,7 +124,17 @@ class Tree:
 def _tests_of(mutant: Mutant, stage: str) -> Sequence[str]:
     if stage == "unit":
         return mutant.units.split()
-    return _SCHEDULES if stage == "schedules" else ("tests/schedules/test_by_lot.py", "-k", "acknowledged")
+    if stage == "schedules":
+        near = [f"tests/schedules/test_{name}.py" for name in _nearest(mutant.file)]
+        others = sorted(str(each.relative_to(ROOT)) for each in (ROOT / "tests/schedules").glob("test_*.py"))
+        found = [*dict.fromkeys((*near, *others))]
+        return (*(each for each in found if each != _SEEDED), "-k", "not test_rule_is_needed")
+    return (_SEEDED, "-k", "acknowledged")
+
+
+def _nearest(file: str) -> Sequence[str]:
+    """Schedules that are about what is in a file."""
+    return next((names for folder, names in _NEAR.items() if file.startswith(folder)), ())
 
 
 def run(options: Options) -> int:
@@ -108,24 +142,26 @@ def run(options: Options) -> int:
     for mutant in chosen:
         # Before anything takes long: the table has to match.
         mutant.mutated((ROOT / mutant.file).read_text())
-    results, tree, problems = _load(options.kept), tree_key(), 0
+    results, problems = _load(options.kept), 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Tree(Path(folder), options.seeds)
         for mutant in chosen:
-            problems += _judge(mutant, copy, options, results, tree)
+            problems += _judge(mutant, copy, options, results)
     if options.results is not None:
         options.results.write_text(table(MUTANTS, STAGES, results))
     print(f"{len(chosen)} mutants, {problems} of them not killed or not judged", flush=True)
     return 1 if problems else 0
 
 
-def _judge(mutant: Mutant, copy: Tree, options: Options, results: Results, tree: str) -> bool:
+def _judge(mutant: Mutant, copy: Tree, options: Options, results: Results) -> bool:
     """Whether nothing has killed a mutant that something has to kill."""
     killed = False
     for stage in options.stages:
         if stage != "unit" and not mutant.simulated:
             continue
-        key = Key(mutant.title, stage if stage != "seeds" else f"seeds {options.seeds}", tree)
+        if killed and not options.every:
+            break
+        key = Key(mutant.title, stage if stage != "seeds" else f"seeds {options.seeds}", options.tree)
         if key not in results:
             try:
                 results[key] = copy.killer(mutant, stage)
@@ -158,11 +194,13 @@ def _options() -> Options:
     parser.add_argument("--seeds", default="0:300", help="for the stage seeds, FIRST:END")
     parser.add_argument("--kept", type=Path, default=ROOT / ".mutants" / "results.jsonl", help="what is done already")
     parser.add_argument("--results", type=Path, help="write the table there")
+    parser.add_argument("--every", action="store_true", help="run all stages, also of mutants that one has killed")
+    parser.add_argument("--tree", help="what results are kept for, and which are taken as done; this tree by default")
     said = parser.parse_args()
     stages = tuple(said.stages.split(","))
     if not set(stages) <= set(STAGES):
         parser.error(f"stages are {', '.join(STAGES)}")
-    return Options(said.only, stages, said.seeds, said.kept, said.results)
+    return Options(said.only, stages, said.seeds, said.kept, said.results, said.every, said.tree or tree_key())
 
 
 if __name__ == "__main__":
