@@ -83,6 +83,8 @@ MUTANTS: Final = (
         "if False:",
         "Only the leader proposes an ISR.",
         _LEADERS,
+        simulated=False,
+        unseen="A broker proposes only what it leads; a deposed one has an older epoch, which is refused before.",
     ),
     Mutant(
         59,
@@ -200,5 +202,7 @@ MUTANTS: Final = (
         "may_lose = True",
         "The power loss of one host alone lets no other replica truncate below its high watermark.",
         _LEADERS,
+        simulated=False,
+        unseen="Topics of the campaign need two replicas in sync.",
     ),
 )

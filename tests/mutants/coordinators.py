@@ -129,6 +129,8 @@ MUTANTS: Final = (
         "if name[0] in in_use:",
         "Offsets that are being written, or are part of an open transaction, do not expire.",
         _K + "/test_offsets.py",
+        simulated=False,
+        unseen="Offsets expire after a week, by a clock that does not jump.",
     ),
     Mutant(
         80,
@@ -174,6 +176,8 @@ MUTANTS: Final = (
         "return False",
         "A leader out of contact for a session timeout is not read any more.",
         "tests/broker/handlers/test_produce_fetch.py tests/broker/handlers/test_leader_epochs.py",
+        simulated=False,
+        unseen="What was committed once is no anomaly when it is read late; schedules have a bound for it.",
     ),
     Mutant(
         90,
@@ -192,5 +196,16 @@ MUTANTS: Final = (
         "                pass\n",
         "A fetch session without news still hears that its leader is out of contact.",
         "tests/broker/handlers/test_fetch_turns.py",
+        simulated=False,
+        unseen="What was committed once is no anomaly when it is read late; schedules have a bound for it.",
+    ),
+    Mutant(
+        92,
+        "fenced-follower-confirms",
+        "broker/coordinators/confirming.py",
+        "all(part.error_code in _FOLLOWS for part in parts)",
+        "True",
+        "A follower confirms an epoch only if it has heard of no later one.",
+        _K,
     ),
 )

@@ -164,6 +164,8 @@ MUTANTS: Final = (
         "if False:",
         "A follower appends offsets in increasing order only.",
         "tests/storage",
+        simulated=False,
+        unseen="No leader sends offsets that go back; only a foreign one could.",
     ),
     Mutant(
         67,
@@ -182,6 +184,8 @@ MUTANTS: Final = (
         "return now_ms - self.idle_since_ms",
         "A producer with an open transaction does not expire.",
         _P,
+        simulated=False,
+        unseen="Producers expire after a day without a record, by the monotonic clock; a run takes seconds.",
     ),
     Mutant(
         78,

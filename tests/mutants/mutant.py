@@ -23,7 +23,7 @@ class Mutant(NamedTuple):
     units: str
     """Tests of the area as pytest takes them, chosen narrowly: one mutant takes seconds."""
     simulated: bool = True
-    """Whether the simulator gets to the rule at all."""
+    """Whether random seeds of the campaign get to the rule at all; `unseen` says why not."""
     redundant: str = ""
     """Of a second fence behind another rule, the reason why nothing notices that it is gone."""
     unseen: str = ""

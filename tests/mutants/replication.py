@@ -235,6 +235,8 @@ MUTANTS: Final = (
         "",
         "A log that might be in an offline directory is not created in another one.",
         _REPLICAS + " tests/broker/replicas/test_loading.py",
+        simulated=False,
+        unseen="The brokers of the campaign have one log directory.",
     ),
     Mutant(
         53,

@@ -44,7 +44,7 @@ def _row(mutant: Mutant, stages: Sequence[str], results: Results) -> str:
 
 
 def _cell(mutant: Mutant, stage: str, results: Results) -> str:
-    if stage != "unit" and not mutant.simulated:
+    if stage == "seeds" and not mutant.simulated:
         return "not reached"
     found = [
         (key, killer) for key, killer in results.items() if (key.mutant, key.stage.split()[0]) == (mutant.title, stage)

@@ -171,7 +171,7 @@ def _judge(mutant: Mutant, copy: Tree, options: Options, results: Results) -> bo
     """Whether nothing has killed a mutant that something has to kill."""
     killed = False
     for stage in options.stages:
-        if stage != "unit" and not mutant.simulated:
+        if stage == SEEDS and not mutant.simulated:
             continue
         if killed and not options.every:
             break
