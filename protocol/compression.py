@@ -22,6 +22,7 @@ blocks of 64 KB.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import unpack_from
 from typing import Any
@@ -30,7 +31,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from minikafka.protocol.errors import CorruptRecord
+from minikafka.protocol.errors import CorruptRecord, InflatesTooFar
 from minikafka.protocol.varint import Buffer
 
 
@@ -45,24 +46,30 @@ class Compression(IntEnum):
 
 
 # Inflating goes in steps of at least this size, so that most batches take one step and a bomb is noticed soon.
-_STEP_BYTES = 1 << 20
+STEP_BYTES = 1 << 20
 
-_GZIP_WINDOW_BITS = 31  # 15 for the largest window, 16 for the gzip header and trailer
+GZIP_WINDOW_BITS = 31  # 15 for the largest window, 16 for the gzip header and trailer
 _GZIP_MEMBER_START = b"\x1f\x8b\x08"
 _GZIP_MEMBER_BYTES_MIN = 18  # header 10, trailer 8
+# What a member that is not the first gets to begin with.
+_GZIP_FEED_BYTES = 256
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16  # magic 8, version 4, lowest compatible version 4
+# Version and lowest compatible version follow.
+XERIAL_HEADER = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50  # the low four bits are free
 _ZSTD_BLOCK_BYTES_MAX = 1 << 17
-_ZSTD_LEVEL = 3
+ZSTD_LEVEL = 3
 # A context keeps the window of the largest frame that it has seen. Java declares 2 MiB at its default level, and 8 MiB
 # at most up to level 19.
 _ZSTD_POOLED_WINDOW_BYTES_MAX = 8 << 20
+
+# RuntimeError is what lz4 raises for bad frames.
+CODEC_ERRORS = (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError)
 
 # A zstd context costs ten times what a small batch costs and must not be shared by two threads at a time. Popping from
 # and appending to a list are atomic, so these need no lock; each holds as many contexts as were ever used at once.
@@ -75,7 +82,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     if codec is Compression.NONE:
         return bytes(data)
     if codec is Compression.GZIP:
-        deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+        deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WINDOW_BITS)
         return deflate.compress(data) + deflate.flush()
     if codec is Compression.SNAPPY:
         return bytes(cramjam.snappy.compress_raw(data))
@@ -92,12 +99,12 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
-    if level is not None and level != _ZSTD_LEVEL:
+    if level is not None and level != ZSTD_LEVEL:
         return zstandard.ZstdCompressor(level=level).compress(data)
     try:
         compressor = _zstd_compressors.pop()
     except IndexError:
-        compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+        compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
     compressed = compressor.compress(data)
     _zstd_compressors.append(compressor)
     return compressed
@@ -111,77 +118,111 @@ def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
         return bytes(data)
     try:
         return _DECODERS[codec](data, max_bytes)
-    except (zlib.error, cramjam.DecompressionError, zstandard.ZstdError, RuntimeError) as error:
-        # RuntimeError is what lz4 raises for bad frames.
+    except CODEC_ERRORS as error:
         raise CorruptRecord(f"{codec.name.lower()} data is broken: {error}") from error
 
 
-def _too_large(max_bytes: int) -> CorruptRecord:
-    return CorruptRecord(f"records take more than {max_bytes} bytes when decompressed")
+def _too_large(max_bytes: int) -> InflatesTooFar:
+    return InflatesTooFar(f"records take more than {max_bytes} bytes when decompressed")
 
 
 def _gzip(data: Buffer, max_bytes: int) -> bytes:
-    pieces: list[bytes] = []
+    return _limited(gzip_pieces(data), max_bytes)
+
+
+def _limited(pieces: Iterator[bytes], max_bytes: int) -> bytes:
+    kept: list[bytes] = []
     room = max_bytes
-    source: Buffer = data
+    for piece in pieces:
+        room -= len(piece)
+        if room < 0:
+            raise _too_large(max_bytes)
+        kept.append(piece)
+    return kept[0] if len(kept) == 1 else b"".join(kept)
+
+
+def gzip_pieces(data: Buffer) -> Iterator[bytes]:
+    """The members one after the other, inflated in steps.
+
+    zlib copies whatever it leaves of its input. So it gets no more at a time than the member has taken already, and all
+    copies together grow with the data, however many members there are.
+    """
+    view = memoryview(data)
+    pos = 0
+    # Nearly all data are one member.
+    feed = STEP_BYTES
     while True:
-        inflate = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        inflate = zlib.decompressobj(GZIP_WINDOW_BITS)
+        source: Buffer = b""
         while True:
-            # One byte past the limit tells "full" from "too large". Zero would mean "no limit".
-            piece = inflate.decompress(source, min(_STEP_BYTES, room + 1))
-            room -= len(piece)
-            if room < 0:
-                raise _too_large(max_bytes)
-            pieces.append(piece)
+            if not source:
+                source = view[pos : pos + feed]
+                pos += len(source)
+                feed = min(2 * feed, STEP_BYTES)
+            piece = inflate.decompress(source, STEP_BYTES)
+            if piece:
+                yield piece
             if inflate.eof:
                 break
             source = inflate.unconsumed_tail
-            if not piece and not source:
+            if not piece and not source and pos == len(view):
                 raise CorruptRecord("gzip data is truncated")
-        source = inflate.unused_data
-        if len(source) < _GZIP_MEMBER_BYTES_MIN or not source.startswith(_GZIP_MEMBER_START):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pos -= len(inflate.unused_data)
+        feed = _GZIP_FEED_BYTES
+        if len(view) - pos < _GZIP_MEMBER_BYTES_MIN or view[pos : pos + 3] != _GZIP_MEMBER_START:
+            return
 
 
 def _snappy(data: Buffer, max_bytes: int) -> bytes:
-    view = memoryview(data)
-    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _snappy_block(view, max_bytes, max_bytes)
     pieces: list[bytes] = []
     room = max_bytes
+    for block in snappy_blocks(data):
+        if cramjam.snappy.decompress_raw_len(block) > room:
+            raise _too_large(max_bytes)
+        piece = bytes(cramjam.snappy.decompress_raw(block))
+        room -= len(piece)
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def snappy_blocks(data: Buffer) -> Iterator[memoryview]:
+    """The one raw block, or those of Java's frames."""
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield _checked_block(view)
+        return
     pos = 0
     while len(view) - pos >= 4:
         if view[pos : pos + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            pos += _XERIAL_HEADER_BYTES
+            pos += len(XERIAL_HEADER)
             continue
         (size,) = unpack_from(">I", view, pos)
         pos += 4
         if size > len(view) - pos:
             raise CorruptRecord(f"snappy chunk of {size} bytes with {len(view) - pos} left")
-        piece = _snappy_block(view[pos : pos + size], room, max_bytes)
-        room -= len(piece)
-        pieces.append(piece)
+        yield _checked_block(view[pos : pos + size])
         pos += size
-    return b"".join(pieces)
 
 
-def _snappy_block(block: Buffer, room: int, max_bytes: int) -> bytes:
+def _checked_block(block: memoryview) -> memoryview:
     if not len(block):
         raise CorruptRecord("snappy block without a byte")
-    if cramjam.snappy.decompress_raw_len(block) > room:
-        raise _too_large(max_bytes)
-    return bytes(cramjam.snappy.decompress_raw(block))
+    return block
 
 
-def _lz4(data: Buffer, max_bytes: int) -> bytes:
+def check_lz4(data: Buffer) -> None:
     # A skippable frame would pass for an empty one.
     if data[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
         raise CorruptRecord("lz4 data does not start with a frame")
+
+
+def _lz4(data: Buffer, max_bytes: int) -> bytes:
+    check_lz4(data)
     inflate: Any = lz4.frame.LZ4FrameDecompressor()
     pieces: list[bytes] = []
     room = max_bytes
     # Four is more than lz4 usually gains, so one step does, without setting aside what a bomb might need.
-    step = max(_STEP_BYTES, 4 * len(data))
+    step = max(STEP_BYTES, 4 * len(data))
     source: Buffer = data
     while not inflate.eof:
         piece: bytes = inflate.decompress(source, max_length=min(step, room + 1))
@@ -198,8 +239,17 @@ def _lz4(data: Buffer, max_bytes: int) -> bytes:
 def _zstd(data: Buffer, max_bytes: int) -> bytes:
     pieces: list[bytes] = []
     room = max_bytes
+    for start, stop, bound in zstd_frames(data):
+        piece = _zstd_one(data[start:stop], bound, room, max_bytes)
+        room -= len(piece)
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def zstd_frames(data: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Where the frames begin and end, and the most that each can inflate to; skippable ones are left out."""
     pos = 0
-    while pos < len(data) or not pieces:
+    while pos < len(data) or not pos:
         if len(data) - pos < 8:
             raise CorruptRecord("zstd data is truncated")
         magic, size = unpack_from("<II", data, pos)
@@ -207,16 +257,12 @@ def _zstd(data: Buffer, max_bytes: int) -> bytes:
             pos += 8 + size
             if pos > len(data):
                 raise CorruptRecord("zstd data is truncated")
-            pieces.append(b"")
             continue
         if magic != _ZSTD_MAGIC:
             raise CorruptRecord(f"no zstd frame at byte {pos} of the data")
         stop, bound = _zstd_frame(data, pos)
-        piece = _zstd_one(data[pos:stop], bound, room, max_bytes)
-        room -= len(piece)
-        pieces.append(piece)
+        yield pos, stop, bound
         pos = stop
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _zstd_frame(data: Buffer, pos: int) -> tuple[int, int]:
@@ -239,19 +285,28 @@ def _zstd_frame(data: Buffer, pos: int) -> tuple[int, int]:
     return stop, bound
 
 
-def _zstd_one(frame: Buffer, bound: int, room: int, max_bytes: int) -> bytes:
+def check_zstd_size(frame: Buffer, bound: int) -> Any:
+    """The parameters of a frame that states no more than it can hold."""
     header = zstandard.get_frame_parameters(frame)
-    if header.content_size != zstandard.CONTENTSIZE_UNKNOWN:
-        if header.content_size > room:
-            raise _too_large(max_bytes)
-        if header.content_size > bound:
-            raise CorruptRecord(f"zstd frame states {header.content_size} bytes and can hold {bound}")
+    if header.content_size != zstandard.CONTENTSIZE_UNKNOWN and header.content_size > bound:
+        raise CorruptRecord(f"zstd frame states {header.content_size} bytes and can hold {bound}")
+    return header
+
+
+def _zstd_one(frame: Buffer, bound: int, room: int, max_bytes: int) -> bytes:
+    header = check_zstd_size(frame, bound)
+    if header.content_size != zstandard.CONTENTSIZE_UNKNOWN and header.content_size > room:
+        raise _too_large(max_bytes)
     pooled = header.window_size <= _ZSTD_POOLED_WINDOW_BYTES_MAX
     try:
         decompressor = _zstd_decompressors.pop() if pooled else zstandard.ZstdDecompressor()
     except IndexError:
         decompressor = zstandard.ZstdDecompressor()
-    piece = decompressor.decompress(frame, max_output_size=min(bound, room) or 1)
+    try:
+        piece = decompressor.decompress(frame, max_output_size=min(bound, room) or 1)
+    except zstandard.ZstdError as error:
+        # A frame that does not state its size may be good, and only larger than this.
+        raise (_too_large(max_bytes) if room < bound else error) from error
     # After an error the context is dropped, since its state is unknown.
     if pooled:
         _zstd_decompressors.append(decompressor)

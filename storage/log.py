@@ -41,7 +41,7 @@ from minikafka.storage.timestamps import (
     plan_largest_timestamp,
     plan_timestamp,
 )
-from minikafka.storage.validation import Limits, validate
+from minikafka.storage.validation import Inspected, Limits, validate
 from minikafka.storage.verification import Verification
 
 # Looking a member up in its class takes longer than comparing it.
@@ -139,9 +139,10 @@ class Log:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         verification: Verification | None = None,
+        inspected: Inspected | None = None,
     ) -> Appended:
-        """Check one batch, give it offsets, write it; the batch's buffer is changed in place."""
-        batch = validate(batch, self.limits, now_ms, origin)
+        """Check one batch, give it offsets, write it; its buffer is changed in place. Costly as in `validate`."""
+        batch = validate(batch, self.limits, now_ms, origin, inspected)
         marker = read_marker(batch) if batch.attributes & CONTROL_BIT else None
         if batch.producer_id >= 0:
             duplicate = self.producers.duplicate_of(batch) if origin is _CLIENT else None

@@ -3,13 +3,18 @@
 The header decides nearly always: the broker's fastest path looks at 61 bytes and has the CRC computed. Records are
 looked at in three cases only: on compacted topics, where each needs a key; where `message.timestamp.before.max.ms` is
 set, since only the largest timestamp is in the header; and to name the bad ones of a batch that is refused. For the
-rest a batch whose CRC is right is the producer's own matter: consumers check records when they read them.
+rest a batch whose CRC is right is the producer's own matter: consumers check records when they read them. A batch with
+the bit for append time has the timestamp of its header in all records, so its header is enough.
+
+A few kilobytes may inflate to gigabytes. So records are inflated in pieces, and what is more than a little is `Costly`:
+whoever appends has it looked at in a thread by `inspect`, and comes again with the result.
 
 Refusals are errors of the protocol. `RejectedRecords` goes with one of them and names the records that are to blame.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple, Self
 
@@ -19,6 +24,7 @@ from minikafka.protocol.compression import Compression
 from minikafka.protocol.errors import (
     CorruptMessageError,
     CorruptRecord,
+    InflatesTooFar,
     InvalidRecordError,
     InvalidTimestampError,
     KafkaError,
@@ -33,7 +39,6 @@ from minikafka.protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_AT,
-    INFLATED_BYTES_MAX,
     LENGTH_AT,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
@@ -42,8 +47,10 @@ from minikafka.protocol.records.layout import (
     TIMESTAMP_TYPE_BIT,
     TimestampType,
 )
-from minikafka.protocol.records.reader import iter_records
-from minikafka.protocol.varint import INT64_MAX, Buffer
+from minikafka.protocol.records.pieces import iter_pieces
+from minikafka.protocol.records.reader import base_of, read_payload
+from minikafka.protocol.records.walk import Record
+from minikafka.protocol.varint import INT32_MAX, INT64_MAX, Buffer
 from minikafka.storage.config import LogConfig
 from minikafka.storage.producers import Origin
 from minikafka.storage.recompression import recompress
@@ -59,6 +66,13 @@ _ZSTD_VERSION = 7
 
 # The smallest message of any record format, after offset and length.
 _MESSAGE_BYTES_MIN = 14
+
+# What is done on the event loop: some milliseconds at worst. More is done by a thread.
+_HURRIED_BYTES_MAX = 64 << 10
+_HURRIED_RECORDS_MAX = 4096
+
+RECORD_ERRORS_MAX = 100
+"""As many records of a refused batch are named; Kafka names all."""
 
 _unpack_length = Struct(">i").unpack_from
 _pack_attributes = Struct(">h").pack_into
@@ -79,7 +93,8 @@ class Limits(NamedTuple):
     compression: Compression | None = None
     """The codec to store batches in; None keeps the producer's."""
     compression_level: int | None = None
-    inflated_bytes_max: int = INFLATED_BYTES_MAX
+    inflated_bytes_max: int = INT32_MAX
+    """As large as a batch can be that is not compressed."""
     is_lenient: bool = False
     """Known to be as they usually are: batches are stored as they come, and nobody has to look at their records."""
 
@@ -101,6 +116,22 @@ class Limits(NamedTuple):
                 and config.timestamp_before_max_ms == INT64_MAX
             ),
         )
+
+
+class Costly(Exception):
+    """Looking at the records would hold up the event loop: `inspect` does it on any thread."""
+
+    def __init__(self, batch: BatchView, limits: Limits) -> None:
+        super().__init__(batch, limits)
+        self.batch = batch
+        self.limits = limits
+
+
+class Inspected(NamedTuple):
+    """A batch whose records were looked at, as it is to be stored under these limits."""
+
+    batch: BatchView
+    limits: Limits
 
 
 class RecordError(NamedTuple):
@@ -167,11 +198,14 @@ def _holds_batch(data: Buffer) -> bool:
     return length + LENGTH_OVERHEAD_BYTES <= len(data)
 
 
-def validate(batch: BatchView, limits: Limits, now_ms: int, origin: Origin) -> BatchView:
+def validate(
+    batch: BatchView, limits: Limits, now_ms: int, origin: Origin, inspected: Inspected | None = None
+) -> BatchView:
     """The batch as it is to be stored, but for offset and leader epoch; a KafkaError or RejectedRecords if it is bad.
 
     That is the batch itself, some fields of its header changed in place, or a new one in another codec. Batches of our
-    own coordinators are only checked for damage.
+    own coordinators are only checked for damage. Costly if the records of a client's batch have to be looked at first,
+    and what was found then was not `inspected` under these limits.
     """
     size, attributes = batch.size, batch.attributes
     if size > limits.max_message_bytes:
@@ -195,12 +229,12 @@ def validate(batch: BatchView, limits: Limits, now_ms: int, origin: Origin) -> B
             and size <= limits.segment_bytes
         ):
             return batch
-        if _needs_records(batch, limits, now_ms):
-            _check_records(batch, limits, now_ms)
-    if limits.compression is not None:
-        batch = recompress(batch, limits.compression, limits.compression_level, limits.inflated_bytes_max)
-        if batch.size > limits.max_message_bytes:
-            raise _too_large(batch, limits)
+        if attributes & TIMESTAMP_TYPE_BIT:
+            _check_append_time(batch, limits, now_ms)
+    if inspected is not None and inspected.limits == limits:
+        batch = inspected.batch
+    else:
+        batch = _inspect(batch, limits, now_ms, origin, is_hurried=origin is _CLIENT)
     if limits.timestamp_type is _LOG_APPEND_TIME:
         batch.set_log_append_time(now_ms)
     elif batch.attributes & TIMESTAMP_TYPE_BIT:
@@ -225,10 +259,58 @@ def _header_flaw(batch: BatchView) -> InvalidRecordError:
     return InvalidRecordError(f"sequence {batch.base_sequence} of producer {batch.producer_id} is none")
 
 
-def _needs_records(batch: BatchView, limits: Limits, now_ms: int) -> bool:
-    if limits.is_compacted or batch.attributes & TIMESTAMP_TYPE_BIT:
+def inspect(batch: BatchView, limits: Limits, now_ms: int) -> Inspected:
+    """Look at the records of a client's batch, however long that takes, on any thread; raises as `validate`."""
+    return Inspected(_inspect(batch, limits, now_ms, _CLIENT, is_hurried=False), limits)
+
+
+def _inspect(batch: BatchView, limits: Limits, now_ms: int, origin: Origin, *, is_hurried: bool) -> BatchView:
+    """Whatever the records have to be inflated for; Costly if that is much and the caller is in a hurry."""
+    needs_records = origin is _CLIENT and _needs_records(batch, limits, now_ms)
+    if limits.compression is None and not needs_records:
+        return batch
+    if is_hurried and _is_costly(batch):
+        raise Costly(batch, limits)
+    if needs_records:
+        _check_records(batch, limits, now_ms)
+    if limits.compression is None:
+        return batch
+    batch = recompress(
+        batch, limits.compression, limits.compression_level, limits.inflated_bytes_max, limits.max_message_bytes
+    )
+    if batch.size > limits.max_message_bytes:
+        raise _too_large(batch, limits)
+    return batch
+
+
+def _is_costly(batch: BatchView) -> bool:
+    if batch.size > _HURRIED_BYTES_MAX or batch.record_count > _HURRIED_RECORDS_MAX:
         return True
-    if limits.timestamp_type is _LOG_APPEND_TIME:
+    try:
+        batch.payload(_HURRIED_BYTES_MAX)
+    except InflatesTooFar:
+        return True
+    except CorruptRecord:
+        # Whoever looks at the records says so.
+        pass
+    return False
+
+
+def _check_append_time(batch: BatchView, limits: Limits, now_ms: int) -> None:
+    """Raise RejectedRecords if the timestamp that all records have is not for the client to set.
+
+    Kafka takes it for a time of creation where topics have that, and refuses the rest.
+    """
+    flaw = _timestamp_flaw(batch, batch.max_timestamp, limits, now_ms)
+    if flaw is not None:
+        errors = [RecordError(index, flaw) for index in range(min(batch.record_count, RECORD_ERRORS_MAX))]
+        raise RejectedRecords(InvalidTimestampError(f"{batch.record_count} records are refused"), errors)
+
+
+def _needs_records(batch: BatchView, limits: Limits, now_ms: int) -> bool:
+    if limits.is_compacted:
+        return True
+    if limits.timestamp_type is _LOG_APPEND_TIME or batch.attributes & TIMESTAMP_TYPE_BIT:
         return False
     # Some producers leave the largest timestamp unset. Retention would take such records for ancient.
     if batch.max_timestamp < batch.base_timestamp or limits.timestamp_before_max_ms != INT64_MAX:
@@ -237,12 +319,15 @@ def _needs_records(batch: BatchView, limits: Limits, now_ms: int) -> bool:
 
 
 def _check_records(batch: BatchView, limits: Limits, now_ms: int) -> None:
-    """Look at each record: raise RejectedRecords if some are bad, else see that the header has the right timestamp."""
+    """Look at each record: raise RejectedRecords if some are bad, else see that the header has the right timestamp.
+
+    A refusal names the first bad records only: a batch may have millions of them.
+    """
     errors: list[RecordError] = []
     is_timestamp_bad = False
     max_timestamp = NO_TIMESTAMP
     try:
-        for index, record in enumerate(iter_records(batch, limits.inflated_bytes_max, with_headers=False)):
+        for index, record in enumerate(_records(batch, limits)):
             max_timestamp = max(max_timestamp, record.timestamp_ms)
             if record.offset != index:
                 errors.append(RecordError(index, f"record {index} of the batch has the offset {record.offset}"))
@@ -251,13 +336,26 @@ def _check_records(batch: BatchView, limits: Limits, now_ms: int) -> None:
             elif (flaw := _timestamp_flaw(batch, record.timestamp_ms, limits, now_ms)) is not None:
                 errors.append(RecordError(index, flaw))
                 is_timestamp_bad = True
+            if len(errors) == RECORD_ERRORS_MAX:
+                break
     except CorruptRecord as error:
         raise InvalidRecordError(str(error)) from None
     if errors:
         error_class = InvalidTimestampError if is_timestamp_bad else InvalidRecordError
-        raise RejectedRecords(error_class(f"{len(errors)} of {batch.record_count} records are refused"), errors)
+        count = f"{'at least ' * (len(errors) == RECORD_ERRORS_MAX)}{len(errors)}"
+        raise RejectedRecords(error_class(f"{count} of {batch.record_count} records are refused"), errors)
     if max_timestamp != batch.max_timestamp and limits.timestamp_type is not _LOG_APPEND_TIME:
         _set_timestamps(batch, batch.attributes, max_timestamp)
+
+
+def _records(batch: BatchView, limits: Limits) -> Iterator[Record]:
+    left = limits.inflated_bytes_max
+    base = base_of(batch, with_headers=False)
+    for payload, count in iter_pieces(batch, left):
+        left -= len(payload)
+        if left < 0:
+            raise InflatesTooFar(f"records take more than {limits.inflated_bytes_max} bytes when decompressed")
+        yield from read_payload(payload, count, base)
 
 
 def _timestamp_flaw(batch: BatchView, timestamp_ms: int, limits: Limits, now_ms: int) -> str | None:

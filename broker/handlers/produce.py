@@ -6,6 +6,8 @@ the producer asked for more than that: the answer waits until all in-sync replic
 - A partition that is there twice counts once, with what was sent last, as in Kafka.
 - Each partition succeeds or fails alone; with acks=0 nobody can be told, so a failure closes the connection.
 - v10 tells who leads instead, when it is not us.
+- A batch whose records take long to look at is looked at in a thread, and what comes behind it over the same connection
+  waits for it.
 - The first batch of a transaction in a partition waits for its coordinator to say that the partition belongs to it; v11
   can tell a producer to abort for that. What comes behind it over the same connection waits too: its numbers go on from
   those that are not written yet, and the producer would be told of a gap where there is none.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from minikafka.broker.context import Context
@@ -48,11 +51,12 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.layout import TRANSACTIONAL_BIT
 from minikafka.protocol.varint import Buffer
-from minikafka.storage.validation import RejectedRecords, parse_produced
+from minikafka.storage.validation import Costly, Inspected, RejectedRecords, inspect, parse_produced
 from minikafka.storage.verification import Verification
 
 _ACKS_ALL: Final = -1
 _ACKS: Final = (_ACKS_ALL, 0, 1)
+_INSPECTIONS_MAX: Final = 2
 _LEADERS_VERSION: Final = 10
 _ABORTABLE_VERSION: Final = 11
 
@@ -91,6 +95,8 @@ class ProduceHandler:
         self._verifier = verifier
         # By connection, the last request that is held, until it is written.
         self._turns: dict[Connection, asyncio.Future[None]] = {}
+        # Others need threads, too.
+        self._inspecting = asyncio.Semaphore(_INSPECTIONS_MAX)
 
     def __call__(self, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
         request: ProduceRequest = call.request
@@ -100,20 +106,23 @@ class ProduceHandler:
         refusal = _refusal(request, sent)
         if refusal is not None:
             return self._answer(call, {name: _refused(name[1], refusal) for name in sent})
+        held: dict[Name, Held] = {}
         if request.transactional_id is not None:
             try:
                 held = self._held(call, sent)
             except InvalidProducerIdMappingError as error:
                 return self._answer(call, {name: _refused(name[1], error) for name in sent})
-            before = self._turns.get(call.connection)
-            if held or before is not None:
-                turn = self._turns[call.connection] = asyncio.get_running_loop().create_future()
-                return self._produce_held(call, sent, held, before, turn)
-        acks, version, now_ms = request.acks, call.version, self._clock.wall_ms()
         promises: list[Promise] = []
-        answers = {}
+        answers: Answers = {}
+        if held or (self._turns and call.connection in self._turns):
+            return self._produce_in_turn(call, sent, held, answers, promises)
+        acks, version, now_ms = request.acks, call.version, self._clock.wall_ms()
         for name, records in sent.items():
-            answers[name] = self._append(name, records, version, acks, now_ms, promises)
+            try:
+                answers[name] = self._append(name, records, version, acks, now_ms, promises)
+            except Costly:
+                rest = {other: sent[other] for other in sent if other not in answers}
+                return self._produce_in_turn(call, rest, held, answers, promises)
         if len(answers) == 1:
             self._learn(call, *answers.values())
         if promises and acks:
@@ -129,15 +138,16 @@ class ProduceHandler:
         now_ms: int,
         promises: list[Promise],
         verification: Verification | None = None,
+        inspected: Inspected | None = None,
     ) -> PartitionProduceResponse:
-        """What became of the batch for one partition; a promise is added if that is not all yet."""
+        """What became of the batch for one partition; a promise is added if that is not all yet. Costly: see there."""
         partition = self._partitions.all.get(name)
         batch = None
         try:
             if partition is None:
                 raise self._absence(name, records, version)
             batch = parse_produced(records, version)
-            appended = partition.append(batch, acks, now_ms, verification=verification)
+            appended = partition.append(batch, acks, now_ms, verification=verification, inspected=inspected)
         except (KafkaError, RejectedRecords) as error:
             self._count_failure(name[0])
             return _refused_append(name[1], None if batch is None else partition, error)
@@ -211,21 +221,32 @@ class ProduceHandler:
         begun = {partition: self._verifier.begin(txn, partition) for partition, txn in members.items()}
         return {each.name: Held(members[each], held) for each, held in begun.items() if held is not None}
 
-    async def _produce_held(
+    def _produce_in_turn(
+        self, call: Call, sent: Sent, held: dict[Name, Held], answers: Answers, promises: list[Promise]
+    ) -> Awaitable[ProduceResponse | None]:
+        """Write what cannot be written at once, and let later requests of the connection wait for it."""
+        before = self._turns.get(call.connection)
+        turn = self._turns[call.connection] = asyncio.get_running_loop().create_future()
+        # It would go past those that wait.
+        call.connection.shortcut = None
+        return self._produce_later(call, sent, held, answers, promises, before, turn)
+
+    async def _produce_later(
         self,
         call: Call,
         sent: Sent,
         held: dict[Name, Held],
+        answers: Answers,
+        promises: list[Promise],
         before: asyncio.Future[None] | None,
         turn: asyncio.Future[None],
     ) -> ProduceResponse | None:
         """Write all when the coordinator has answered about what is held, and `before` is written."""
-        promises: list[Promise] = []
         try:
             refusals = await self._verifier.ask(next(iter(held.values())).txn, held) if held else {}
             if before is not None:
                 await asyncio.wait([before])
-            answers = self._append_held(call, sent, held, refusals, promises)
+            await self._append_all(call, sent, held, refusals, answers, promises)
         finally:
             turn.set_result(None)
             if self._turns.get(call.connection) is turn:
@@ -234,16 +255,15 @@ class ProduceHandler:
             return await self._answer_later(call, answers, promises)
         return self._answer(call, answers)
 
-    def _append_held(
+    async def _append_all(
         self,
         call: Call,
         sent: Sent,
         held: dict[Name, Held],
         refusals: Mapping[Name, KafkaError | None],
+        answers: Answers,
         promises: list[Promise],
-    ) -> Answers:
-        acks, now_ms = call.request.acks, self._clock.wall_ms()
-        answers = {}
+    ) -> None:
         for name, records in sent.items():
             refusal = refusals.get(name)
             if refusal is not None:
@@ -253,8 +273,27 @@ class ProduceHandler:
                 answers[name] = _refused(name[1], refusal)
             else:
                 verification = held[name].verification if name in held else None
-                answers[name] = self._append(name, records, call.version, acks, now_ms, promises, verification)
-        return answers
+                answers[name] = await self._append_inspected(call, name, records, promises, verification)
+
+    async def _append_inspected(
+        self, call: Call, name: Name, records: Buffer | None, promises: list[Promise], verification: Verification | None
+    ) -> PartitionProduceResponse:
+        """As `_append`; records that take long are looked at in a thread, and role and limits again after it."""
+        inspected = None
+        while True:
+            now_ms = self._clock.wall_ms()
+            try:
+                return self._append(
+                    name, records, call.version, call.request.acks, now_ms, promises, verification, inspected
+                )
+            except Costly as costly:
+                look = partial(inspect, costly.batch, costly.limits, now_ms)
+            try:
+                async with self._inspecting:
+                    inspected = await self._context.work.run_blocking(look)
+            except (KafkaError, RejectedRecords) as error:
+                self._count_failure(name[0])
+                return _refused_append(name[1], self._partitions.all.get(name), error)
 
     def _note_refused(self, name: Name, records: Buffer | None, version: int) -> None:
         # It was held, so it is a batch; its partition may have gone meanwhile.

@@ -36,7 +36,7 @@ from minikafka.protocol.messages.produce import (
 )
 from minikafka.protocol.records.layout import TRANSACTIONAL_BIT
 from minikafka.protocol.varint import read_uvarint
-from minikafka.storage.validation import RejectedRecords, parse_produced
+from minikafka.storage.validation import Costly, RejectedRecords, parse_produced
 
 Name = tuple[str, int]
 Refuse = Callable[[Call, Name, KafkaError], ProduceResponse]
@@ -195,7 +195,7 @@ class Repeats:
             if batch.attributes & TRANSACTIONAL_BIT:
                 return None
             appended = partition.append(batch, acks, self._clock.wall_ms())
-        except (KafkaError, RejectedRecords):
+        except (KafkaError, RejectedRecords, Costly):
             return None
         self._hits += 1
         statistics = partition.statistics

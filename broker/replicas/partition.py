@@ -38,6 +38,7 @@ from minikafka.storage.log_dir import LogDir
 from minikafka.storage.producers import Origin
 from minikafka.storage.reading import ReadPlan
 from minikafka.storage.trimming import advance_log_start
+from minikafka.storage.validation import Inspected
 from minikafka.storage.verification import Verification
 
 log: Final = logging.getLogger(__name__)
@@ -185,8 +186,9 @@ class Partition:
         now_ms: int,
         origin: Origin = _CLIENT,
         verification: Verification | None = None,
+        inspected: Inspected | None = None,
     ) -> Appended:
-        """Write a batch as the leader."""
+        """Write a batch as the leader; Costly if its records have to be inspected in a thread first."""
         leadership = self.leadership or self.check_leader()
         if acks == ACKS_ALL and len(leadership.isr) < self.min_isr:
             self.on_refused(batch)
@@ -194,7 +196,7 @@ class Partition:
         if leadership.early.is_watchful and batch.base_sequence > 0:
             self._check_first(leadership, batch)
         try:
-            appended = self.log.append_as_leader(batch, leadership.epoch, now_ms, origin, verification)
+            appended = self.log.append_as_leader(batch, leadership.epoch, now_ms, origin, verification, inspected)
         except StorageError as error:
             raise self.disk_failure(error) from error
         except OutOfOrderSequenceNumberError as error:

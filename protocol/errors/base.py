@@ -28,6 +28,24 @@ class CorruptRecord(Exception):
     """The bytes of a record batch are bad; the text says what and where."""
 
 
+class InflatesTooFar(CorruptRecord):
+    """Compressed data inflate to more than was asked for; they may be good for somebody with more room."""
+
+
+class RecordTooLarge(CorruptRecord):
+    """A record takes more bytes than its reader wants to have in memory; the others of its batch can be read."""
+
+    def __init__(self, offset: int, size: int, limit: int) -> None:
+        # Exactly the arguments given, so that copies and pickles are made from them.
+        super().__init__(offset, size, limit)
+        self.offset = offset
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"the record at offset {self.offset} takes {self.size} bytes, and the limit is {self.limit}"
+
+
 class UnsupportedMagic(CorruptRecord):
     """The batch has a format before version 2, which is recognised but not read."""
 

@@ -24,7 +24,6 @@ from minikafka.protocol.records.layout import (
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
-    INFLATED_BYTES_MAX,
     LEADER_EPOCH_AT,
     LENGTH_AT,
     LENGTH_OVERHEAD_BYTES,
@@ -36,7 +35,7 @@ from minikafka.protocol.records.layout import (
     TRANSACTIONAL_BIT,
     TimestampType,
 )
-from minikafka.protocol.varint import Buffer
+from minikafka.protocol.varint import INT32_MAX, Buffer
 
 _unpack_header = HEADER.unpack_from
 # Length and magic, four bytes of leader epoch between them.
@@ -164,8 +163,8 @@ class BatchView:
         if actual != self.crc:
             raise CorruptRecord(f"batch at offset {self.base_offset} states CRC {self.crc:#x} and has {actual:#x}")
 
-    def payload(self, max_bytes: int = INFLATED_BYTES_MAX) -> bytes:
-        """The records, decompressed; the limit is for compressed ones, as the others are in memory already."""
+    def payload(self, max_bytes: int = INT32_MAX) -> bytes:
+        """The records, decompressed; InflatesTooFar for compressed ones that take more. `pieces` has no such limit."""
         stored = self.data[HEADER_BYTES:]
         # Compaction leaves batches without records, and nothing is not a valid stream of any codec.
         if not self.attributes & CODEC_MASK or (not stored and not self.record_count):

@@ -7,13 +7,14 @@ leader epoch in it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from struct import Struct
 from typing import cast
 
 from crc32c import crc32c
 
 from minikafka.protocol.compression import Compression, compress
+from minikafka.protocol.errors import InflatesTooFar
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.encoder import (
     ATTRIBUTES,
@@ -33,7 +34,6 @@ from minikafka.protocol.records.layout import (
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
-    INFLATED_BYTES_MAX,
     LENGTH_AT,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
@@ -47,6 +47,7 @@ from minikafka.protocol.records.layout import (
     VARINTS,
     wrap_int64,
 )
+from minikafka.protocol.streams import deflate, inflate
 from minikafka.protocol.varint import INT32_MAX
 
 _pack_int16 = Struct(">h").pack_into
@@ -201,12 +202,39 @@ class BatchBuilder:
 
 
 def recompress(
-    batch: BatchView, compression: Compression, level: int | None = None, max_bytes: int = INFLATED_BYTES_MAX
+    batch: BatchView, compression: Compression, level: int | None = None, max_bytes: int = INT32_MAX
 ) -> bytearray:
-    """A copy of the batch in another codec, the records byte for byte the same."""
+    """A copy of the batch in another codec, the records byte for byte the same; InflatesTooFar past `max_bytes`."""
     payload = batch.payload(max_bytes)
     codec = compression if payload else Compression.NONE
-    copy = _with_space_for_header([payload], codec, level)
+    return _in_codec(batch, codec, _with_space_for_header([payload], codec, level))
+
+
+def recompress_in_pieces(
+    batch: BatchView, compression: Compression, level: int | None, *, size_max: int, inflated_bytes_max: int
+) -> bytearray | None:
+    """The same for a batch of any size, in memory for the result only; None if that takes more than `size_max` bytes.
+
+    InflatesTooFar if the records take more than `inflated_bytes_max`."""
+    copy = bytearray(HEADER_BYTES)
+    for piece in deflate(compression, _metered(batch, inflated_bytes_max), level):
+        copy += piece
+        if len(copy) > size_max:
+            return None
+    return _in_codec(batch, compression, copy)
+
+
+def _metered(batch: BatchView, bytes_max: int) -> Iterator[bytes]:
+    left = bytes_max
+    for piece in inflate(batch.compression, batch.data[HEADER_BYTES:]):
+        left -= len(piece)
+        if left < 0:
+            raise InflatesTooFar(f"the records take more than {bytes_max} bytes when decompressed")
+        yield piece
+
+
+def _in_codec(batch: BatchView, codec: Compression, copy: bytearray) -> bytearray:
+    """The header of a batch before its records in another codec."""
     copy[:HEADER_BYTES] = batch.data[:HEADER_BYTES]
     _pack_int32(copy, LENGTH_AT, len(copy) - LENGTH_OVERHEAD_BYTES)
     _pack_int16(copy, ATTRIBUTES_AT, batch.attributes & ~CODEC_MASK | codec)

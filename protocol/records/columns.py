@@ -16,10 +16,12 @@ from itertools import chain, repeat
 from typing import Protocol, cast
 
 from minikafka.protocol.records.batch import BatchView
-from minikafka.protocol.records.layout import INFLATED_BYTES_MAX
+from minikafka.protocol.records.layout import RECORD_BYTES_MAX
 from minikafka.protocol.records.parts import Numpy, Part, iter_parts
+from minikafka.protocol.records.pieces import OnTooLarge, iter_pieces
 from minikafka.protocol.records.reader import base_of
 from minikafka.protocol.records.walk import Base, Column, Fields, Headers, Places, Record, read_headers
+from minikafka.protocol.varint import INT32_MAX
 
 # Fewer records are read one by one before a run of them is set up.
 _RUN_ROWS_MIN = 8
@@ -113,18 +115,29 @@ class RecordColumns:
         return read_headers(self.payload, int(self._header_positions[row]), len(self.payload))[0]
 
 
-def read_columns(batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX) -> RecordColumns:
+def read_columns(batch: BatchView, max_bytes: int = INT32_MAX) -> RecordColumns:
     """The records of a batch; CorruptRecord for any flaw in them, or for inflating past `max_bytes`."""
     return RecordColumns(batch.payload(max_bytes), batch.record_count, base_of(batch))
 
 
-def iter_fields(batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX) -> Iterator[Fields]:
+def iter_columns(
+    batch: BatchView, record_bytes_max: int = RECORD_BYTES_MAX, on_too_large: OnTooLarge | None = None
+) -> Iterator[RecordColumns]:
+    """The same in pieces, of which there is one for nearly all batches; as `iter_pieces`."""
+    base = base_of(batch)
+    return (RecordColumns(*piece, base) for piece in iter_pieces(batch, record_bytes_max, on_too_large))
+
+
+def iter_fields(
+    batch: BatchView, record_bytes_max: int = RECORD_BYTES_MAX, on_too_large: OnTooLarge | None = None
+) -> Iterator[Fields]:
     """The records of a batch, some at a time, field by field: for whoever makes objects of another kind of them.
 
-    CorruptRecord for any flaw, which may be after good records."""
-    payload, count = batch.payload(max_bytes), batch.record_count
-    parts = iter_parts(payload, count, base_of(batch), run_rows_min=_RUN_ROWS_MIN, rows_max=_ROWS_MAX, numpy=_numpy())
-    return (part.fields() for part in parts)
+    CorruptRecord for any flaw, which may be after good records; records that are too large as in `iter_pieces`."""
+    base, numpy = base_of(batch), _numpy()
+    for payload, count in iter_pieces(batch, record_bytes_max, on_too_large):
+        for part in iter_parts(payload, count, base, run_rows_min=_RUN_ROWS_MIN, rows_max=_ROWS_MAX, numpy=numpy):
+            yield part.fields()
 
 
 @cache

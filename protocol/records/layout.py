@@ -51,8 +51,8 @@ DELETE_HORIZON_BIT = 0x40
 # Length, attributes, two deltas, key length, value length, header count: one byte each.
 RECORD_BYTES_MIN = 7
 
-# What one batch may inflate to unless the caller says otherwise.
-INFLATED_BYTES_MAX = 64 << 20
+# Records above this size are not read unless the caller says otherwise. A broker takes up to 2 GiB.
+RECORD_BYTES_MAX = 256 << 20
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from minikafka.protocol.errors import CorruptRecord
+from minikafka.protocol.errors import CorruptRecord, InflatesTooFar
 from minikafka.protocol.records.batch import BatchView
-from minikafka.protocol.records.layout import INFLATED_BYTES_MAX, TIMESTAMP_TYPE_BIT
+from minikafka.protocol.records.layout import RECORD_BYTES_MAX, TIMESTAMP_TYPE_BIT
 from minikafka.protocol.records.parts import check_all_read, check_count, iter_parts
+from minikafka.protocol.records.pieces import WHOLE_BYTES_MAX, OnTooLarge, iter_pieces
 from minikafka.protocol.records.walk import Base, Record, read_records
 from minikafka.protocol.varint import INT32_MAX, INT64_MAX
 
@@ -27,12 +28,30 @@ _ROWS_MAX = 256
 
 
 def iter_records(
-    batch: BatchView, max_bytes: int = INFLATED_BYTES_MAX, *, with_headers: bool = True
+    batch: BatchView,
+    max_bytes: int | None = None,
+    *,
+    with_headers: bool = True,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+    on_too_large: OnTooLarge | None = None,
 ) -> Iterator[Record]:
     """The records of a batch in order; CorruptRecord at the first flaw, or for inflating past `max_bytes`.
 
-    Who does not need headers, and cannot trust the sender, does better without: they are checked, but not made."""
-    payload, count, base = batch.payload(max_bytes), batch.record_count, base_of(batch, with_headers)
+    Without a limit a large batch is inflated in pieces (`pieces`). Who does not need headers, and cannot trust the
+    sender, does better without: they are checked, but not made."""
+    count, base = batch.record_count, base_of(batch, with_headers)
+    try:
+        payload = batch.payload(min(WHOLE_BYTES_MAX, record_bytes_max) if max_bytes is None else max_bytes)
+    except InflatesTooFar:
+        if max_bytes is not None:
+            raise
+        pieces = iter_pieces(batch, record_bytes_max, on_too_large)
+        return chain.from_iterable(read_payload(payload, count, base) for payload, count in pieces)
+    return read_payload(payload, count, base)
+
+
+def read_payload(payload: bytes, count: int, base: Base) -> Iterator[Record]:
+    """The `count` records that must fill a payload."""
     if count < _RUN_ROWS_MIN:
         check_count(payload, count)
         records, stop = read_records(payload, 0, count, base)

@@ -10,6 +10,7 @@ _GROWTH: Final = "tests/storage/test_growth.py"
 _READING: Final = "tests/broker/replicas/test_reading.py"
 _COMPACTION: Final = "tests/storage/test_compaction_limits.py"
 _DIRS: Final = "tests/storage/test_log_dirs.py"
+_COSTLY: Final = "tests/broker/handlers/test_produce_costly.py tests/storage/test_inspection.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -110,6 +111,66 @@ MUTANTS: Final = (
         "return False",
         "A time index without entries is right for records without timestamps.",
         _GROWTH,
+        simulated=False,
+    ),
+    Mutant(
+        170,
+        "records-inspected-on-the-loop",
+        "storage/validation.py",
+        "    if is_hurried and _is_costly(batch):\n",
+        "    if False:\n",
+        "Records that cost much to look at are looked at in a thread.",
+        _COSTLY,
+        simulated=False,
+    ),
+    Mutant(
+        171,
+        "append-time-bit-inflated",
+        "storage/validation.py",
+        "    if limits.timestamp_type is _LOG_APPEND_TIME or batch.attributes & TIMESTAMP_TYPE_BIT:\n",
+        "    if limits.timestamp_type is _LOG_APPEND_TIME:\n",
+        "A batch with the bit for append time is decided by its header.",
+        "tests/storage/test_inspection.py",
+        simulated=False,
+    ),
+    Mutant(
+        172,
+        "record-errors-unbounded",
+        "storage/validation.py",
+        "            if len(errors) == RECORD_ERRORS_MAX:\n",
+        "            if False:\n",
+        "A refusal names a bounded number of records.",
+        "tests/storage/test_inspection.py",
+        simulated=False,
+    ),
+    Mutant(
+        173,
+        "inspected-batch-overtaken",
+        "broker/handlers/produce.py",
+        "        if held or (self._turns and call.connection in self._turns):\n",
+        "        if held:\n",
+        "Batches of one connection are written in the order of its requests.",
+        _COSTLY,
+        simulated=False,
+    ),
+    Mutant(
+        174,
+        "shortcut-overtakes-inspection",
+        "broker/handlers/produce.py",
+        "        call.connection.shortcut = None\n",
+        "",
+        "The shortcut of a connection does not pass what waits on it.",
+        _COSTLY,
+        simulated=False,
+    ),
+    Mutant(
+        175,
+        "gzip-members-copied",
+        "protocol/compression.py",
+        "        feed = _GZIP_FEED_BYTES\n",
+        "        feed = STEP_BYTES\n",
+        "Inflating gzip costs no more than the data, however many members they have.",
+        "tests/protocol/test_streams.py",
         simulated=False,
     ),
 )
