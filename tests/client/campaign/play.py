@@ -49,7 +49,7 @@ class Play:
     def __init__(self, workload: str, seed: int, client: str, cluster: CampaignCluster, admin: Admin) -> None:
         self.workload, self.seed = workload, seed
         self.cluster, self.admin = cluster, admin
-        self.client = find(client)
+        self.client_name, self.client = client, find(client)
         self.history = History()
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []

@@ -25,7 +25,9 @@ _INCARNATION = 1_000_000
 """Values begin with the number of the topic's life."""
 _BESIDE = 0
 
-WAYS = ("assign", "subscribe", "pattern", "group", "group pattern")
+WAYS = ("assign", "group", "group pattern", "subscribe", "pattern")
+WAYS_OF = {"confluent": WAYS[:3]}
+"""librdkafka subscribes within groups only."""
 
 
 class Name(NamedTuple):
@@ -44,7 +46,8 @@ class Recreating:
     def __init__(self, play: Play) -> None:
         self._play = play
         self._rng = play.rng("settings")
-        self._way = WAYS[play.seed % len(WAYS)]
+        ways = WAYS_OF.get(play.client_name, WAYS)
+        self._way = ways[play.seed % len(ways)]
         self._incarnation = 1
         self._value = 0
         self._last_written: set[int] = set()

@@ -26,6 +26,9 @@ def _troubles() -> Iterator[None]:
         yield
     except (ProducerFenced, OutOfOrderSequenceNumber) as error:
         raise Trouble(Kind.FATAL, repr(error), type(error).__name__) from error
+    except AssertionError as error:
+        # How it says that a transactional call does not fit its state.
+        raise Trouble(Kind.FATAL, repr(error), type(error).__name__) from error
     except KafkaError as error:
         kind = Kind.RETRY if getattr(error, "retriable", False) else Kind.ABORT
         raise Trouble(kind, repr(error), type(error).__name__) from error

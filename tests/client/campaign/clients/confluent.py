@@ -230,8 +230,7 @@ class _Consumer(_Threaded):
     def _rewind(self) -> None:
         for partition in self._consumer.committed(self._consumer.assignment(), timeout=_CALL_SECONDS):
             partition.offset = max(partition.offset, 0)
-            with suppress(KafkaException):
-                self._consumer.seek(partition)
+            self._consumer.seek(partition)
 
     def metadata(self) -> object:
         with _troubles():
