@@ -184,7 +184,11 @@ class Delivery:
         return found[0] if found else None
 
     async def wait_change(self) -> None:
-        """Wait for the next `wake`; for calls that wait for something else than records."""
+        """Wait for the next `wake`; for calls that wait for something else than records.
+
+        Raises what has ended all reading: there will be no further `wake`."""
+        if self._failure is not None:
+            raise _copy_of(self._failure)
         await self._wait()
 
     # ------------------------------------------------------------------------------------------------ inside
