@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import logging
+import shutil
 import sys
 import tempfile
 import time
@@ -59,9 +60,18 @@ async def play_seed(
     seconds = time.monotonic() - began
     faults = await play.end_faults()
     if play.violations:
-        save(play.history.events, folder / f"{client}-{workload}-{seed}.jsonl")
+        keep(play, folder / f"{client}-{workload}-{seed}")
     await play.clean()
     return Result(workload, client, seed, seconds, play.acked, play.read, play.counts, faults, play.violations)
+
+
+def keep(play: Play, folder: Path) -> None:
+    """What a violation is traced with: the history, and a replica of each partition."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save(play.history.events, folder / "history.jsonl")
+    (folder / "violations.txt").write_text("\n".join(play.violations))
+    for partition in play.cluster.brokers[0].log_dir.glob(f"{play.name('')}*"):
+        shutil.copytree(partition, folder / partition.name, dirs_exist_ok=True)
 
 
 class Ledger:
