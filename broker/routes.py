@@ -50,7 +50,9 @@ def all_routes(context: Context, controller: ControllerTask, coordinators: Coord
     rows += groups.routes(of_groups) + group_admin.routes(of_groups)
     rows += offsets.routes(context, of_groups, coordinators.confirmer) + txn_offsets.routes(context, of_groups)
     rows += produce.routes(context, coordinators.verifier) + producers.routes(context, of_transactions)
-    rows += transactions.routes(context, of_transactions, of_groups, coordinators.writer, coordinators.late_markers)
+    rows += transactions.routes(
+        *(context, of_transactions, of_groups, coordinators.writer, coordinators.late_markers, coordinators.confirmer)
+    )
     rows += transaction_admin.routes(context.steady_clock, of_transactions)
     table = {row.api.key: row for row in rows}
     assert len(table) == len(rows), "an API is served twice"

@@ -43,7 +43,8 @@ class Coordinators:
         self.transactions = TransactionCoordinator(context, ids, Markers(context, told, self.writer))
         self.verifier.ask_here = self._verify
 
-    def _verify(self, txn: TxnMember, names: Iterable[Name]) -> dict[Name, ErrorCode]:
+    async def _verify(self, txn: TxnMember, names: Iterable[Name]) -> dict[Name, ErrorCode]:
+        await self.confirmer.check(self.transactions.shards.partition_of(txn.transactional_id))
         return self.transactions.verify(txn.transactional_id, Identity(txn.producer_id, txn.epoch), names)
 
     def upkeep(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:

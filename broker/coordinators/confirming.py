@@ -1,6 +1,7 @@
 """Asking followers whether they still follow: whether nobody else can have committed anything before the answer.
 
-A client that has seen an offset committed must not be shown an earlier one, by whichever broker. While ZooKeeper has
+A client that has seen an offset committed must not be shown an earlier one, by whichever broker, and a transaction that
+has ended must not be vouched for. While ZooKeeper has
 answered of late no other broker coordinates. Later it takes the word of followers, and that they fetched a moment ago
 is no proof: one may have gone over to another leader since. So they are asked after the request has come. A follower
 that answers a fetch for our leader epoch, even with nothing, has heard of no later one.
@@ -15,7 +16,7 @@ from minikafka.broker.context import Context
 from minikafka.broker.network.peer import PeerGone
 from minikafka.broker.peers import Peers
 from minikafka.broker.replicas.partition import Partition
-from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.errors import ErrorCode, NotCoordinatorError
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 _VERSION: Final = 17
@@ -36,6 +37,11 @@ class Confirmer:
     def is_needed(self) -> bool:
         """Whether `confirm` has anybody to ask; without that an answer needs no wait."""
         return not self._context.contact.has_zookeeper
+
+    async def check(self, partition: Partition | None) -> None:
+        """NotCoordinator if another broker may have committed something where this one keeps what it is asked about."""
+        if partition is not None and self.is_needed and not await self.confirm(partition):
+            raise NotCoordinatorError(f"{partition} may be led by another broker")
 
     async def confirm(self, partition: Partition) -> bool:
         """Whether this broker led a partition, and nobody else committed anything in it, when this was called."""

@@ -8,7 +8,7 @@ once for each transaction and partition, and holds the batch until it knows (KIP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.broker.context import Context
@@ -58,7 +58,7 @@ class TxnMember(NamedTuple):
     """Whether the client knows the error that says so: the transaction has to be aborted."""
 
 
-Ask: TypeAlias = Callable[[TxnMember, Iterable[Name]], dict[Name, ErrorCode]]
+Ask: TypeAlias = Callable[[TxnMember, Iterable[Name]], Awaitable[dict[Name, ErrorCode]]]
 
 
 class Verifier:
@@ -93,7 +93,7 @@ class Verifier:
         coordinator = self._coordinator(txn.transactional_id)
         if coordinator == self._context.broker_id:
             try:
-                return self.ask_here(txn, names)
+                return await self.ask_here(txn, names)
             except KafkaError as error:
                 return dict.fromkeys(names, error.code)
         if coordinator == NO_LEADER:
@@ -149,5 +149,5 @@ def _told(code: ErrorCode, txn: TxnMember) -> KafkaError | None:
     return error_for(code, f"{txn.transactional_id} has no open transaction that includes the partition")
 
 
-def _ask_nobody(txn: TxnMember, names: Iterable[Name]) -> dict[Name, ErrorCode]:
+async def _ask_nobody(txn: TxnMember, names: Iterable[Name]) -> dict[Name, ErrorCode]:
     return dict.fromkeys(names, ErrorCode.COORDINATOR_NOT_AVAILABLE)

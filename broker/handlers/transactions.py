@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final
 
 from minikafka.broker.context import Context
+from minikafka.broker.coordinators.confirming import Confirmer
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from minikafka.broker.coordinators.transactions.late_markers import LateMarkers
@@ -53,8 +54,9 @@ def routes(
     groups: GroupCoordinator,
     writer: MarkerWriter,
     late_markers: LateMarkers,
+    confirmer: Confirmer,
 ) -> list[Route]:
-    handler = _TransactionsHandler(context, transactions, groups, writer, late_markers)
+    handler = _TransactionsHandler(context, transactions, groups, writer, late_markers, confirmer)
     write, transactional_id = Operation.WRITE, Resource.TRANSACTIONAL_ID
     return [
         Route(APIS[24], handler.add_partitions, write, transactional_id),
@@ -74,12 +76,14 @@ class _TransactionsHandler:
         groups: GroupCoordinator,
         writer: MarkerWriter,
         late_markers: LateMarkers,
+        confirmer: Confirmer,
     ) -> None:
         self._context = context
         self._transactions = transactions
         self._groups = groups
         self._writer = writer
         self._late_markers = late_markers
+        self._confirmer = confirmer
 
     # ---------------------------------------------------------------------------------------------------- partitions
 
@@ -102,7 +106,7 @@ class _TransactionsHandler:
     async def _add_or_verify(self, call: Call, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         names, who = _names(asked.topics), Identity(asked.producer_id, asked.producer_epoch)
         if asked.verify_only:
-            codes = self._verify(asked.transactional_id, who, names)
+            codes = await self._verify(asked.transactional_id, who, names)
         else:
             codes = await self._add(call, asked.transactional_id, who, names)
         found = _by_topic(asked.topics, codes)
@@ -120,8 +124,9 @@ class _TransactionsHandler:
             return dict.fromkeys(names, _code(error, call.version))
         return dict.fromkeys(names, ErrorCode.NONE)
 
-    def _verify(self, transactional_id: str, who: Identity, names: list[Name]) -> Outcomes:
+    async def _verify(self, transactional_id: str, who: Identity, names: list[Name]) -> Outcomes:
         try:
+            await self._confirmer.check(self._transactions.shards.partition_of(transactional_id))
             return self._transactions.verify(transactional_id, who, names)
         except KafkaError as error:
             return dict.fromkeys(names, error.code)

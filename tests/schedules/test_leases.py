@@ -12,6 +12,7 @@ import pytest
 from minikafka.broker.contact import Contact
 from minikafka.broker.coordinators.confirming import Confirmer
 from minikafka.broker.internal_topics import TRANSACTION_STATE
+from minikafka.broker.network.peer import PeerGone
 from minikafka.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
 from tests.schedules.stage import Violation, must, must_fail, play
 from tests.sim.cluster import SESSION_SECONDS, SimCluster
@@ -126,6 +127,28 @@ async def transaction_coordinator_cut_off_from_all() -> None:
     must(found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE, "clients are sent to who does not answer")
 
 
+async def verification_by_a_coordinator_that_was_replaced() -> None:
+    """A transaction has ended at the next coordinator. A leader that has not heard of that one asks the old one whether
+    a late batch belongs to it: written, the batch would open a transaction that nobody ends.
+    """
+    cluster, client = await _cluster()
+    producer = await client.init_producer()
+    await client.add_partition(producer)
+    old = client.coordinator(TRANSACTION_STATE)
+    must(await client.verify(old, producer) == ErrorCode.NONE, "a transaction is not known where it was begun")
+    cluster.cut_zookeeper(old)
+    await cluster.until(
+        lambda: client.coordinator(TRANSACTION_STATE) not in (old, -1) and client.is_coordinated(TRANSACTION_STATE)
+    )
+    try:
+        await client.end(producer)
+    except PeerGone:
+        # The coordinator was loaded after this connection was opened; a client opens another one.
+        await client.end(producer)
+    code = await client.verify(old, producer)
+    must(code == ErrorCode.NOT_COORDINATOR, f"a coordinator that was replaced vouches for a transaction: {code!r}")
+
+
 # -------------------------------------------------------------------------------------------------------- still serving
 
 
@@ -197,6 +220,7 @@ STORIES: list[Any] = [
     coordinator_cut_off_from_zookeeper_alone,
     coordinator_that_was_stopped,
     transaction_coordinator_cut_off_from_all,
+    verification_by_a_coordinator_that_was_replaced,
     coordinator_without_zookeeper,
     coordinator_without_zookeeper_and_one_follower,
     coordinator_without_replicas,
@@ -205,6 +229,7 @@ STORIES: list[Any] = [
 MUTANTS: list[Any] = [
     (coordinator_cut_off_from_all, coordinators_always_answer),
     (coordinator_cut_off_from_zookeeper_alone, a_fetch_a_moment_ago_is_enough),
+    (verification_by_a_coordinator_that_was_replaced, a_fetch_a_moment_ago_is_enough),
     (coordinator_that_was_stopped, coordinators_always_answer),
     (transaction_coordinator_cut_off_from_all, coordinators_always_answer),
     (coordinator_cut_off_from_all_without_min_isr, a_leader_is_enough),

@@ -18,6 +18,9 @@ from minikafka.protocol.messages.offsets import (
 )
 from minikafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
     DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
@@ -134,6 +137,29 @@ class GroupClient:
         )
         await self._retry(GROUP_OFFSETS, commit, 3, _first_error)
 
+    async def add_partition(self, producer: Producer) -> None:
+        """Begin a transaction with partition 0 of the topic."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TXN_ID,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+        )
+        await self._retry(TRANSACTION_STATE, request, 3, _added)
+
+    async def verify(self, broker_id: int, producer: Producer) -> ErrorCode:
+        """What one broker tells a leader that asks whether partition 0 is in the transaction."""
+        wanted = AddPartitionsToTxnTransaction(
+            transactional_id=TXN_ID,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            verify_only=True,
+            topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+        )
+        response = await self._client.ask(broker_id, AddPartitionsToTxnRequest(transactions=[wanted]), 4)
+        result = response.results_by_transaction[0].topic_results[0].results_by_partition[0]
+        return ErrorCode(result.partition_error_code)
+
     async def end(self, producer: Producer, *, committed: bool = True) -> None:
         request = EndTxnRequest(
             transactional_id=TXN_ID,
@@ -167,6 +193,10 @@ def _offset_fetch() -> OffsetFetchRequest:
 
 def _error(response: Any) -> int:
     return int(response.error_code)
+
+
+def _added(response: Any) -> int:
+    return int(response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
 
 def _first_error(response: Any) -> int:

@@ -159,7 +159,8 @@ async def txn_bench(**settings: str) -> AsyncIterator[TxnBench]:
             *produce.routes(context, all_of_them.verifier),
             *producers.routes(context, all_of_them.transactions),
             *transactions.routes(
-                context, all_of_them.transactions, all_of_them.groups, all_of_them.writer, all_of_them.late_markers
+                *(context, all_of_them.transactions, all_of_them.groups, all_of_them.writer),
+                *(all_of_them.late_markers, all_of_them.confirmer),
             ),
             *txn_offsets.routes(context, all_of_them.groups),
         ]
