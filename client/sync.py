@@ -225,6 +225,11 @@ class Consumer(_Facade[AsyncConsumer]):
             return self._call(self._client.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
+        except ClientClosed:
+            # Stopping the consumer is how another thread ends the loop.
+            if self._client.is_closed:
+                raise StopIteration from None
+            raise
 
     def subscribe(
         self,

@@ -9,6 +9,7 @@ fetched, memory
 member, membership, heartbeats,       the group: a state machine, and what it does
 leader, rebalance, commits, assignors
 handed_out, program_commits           in which generation the program commits what it was given
+pacing                                letting the event loop run
 """
 
 from minikafka.client.consumer.config import ConsumerConfig

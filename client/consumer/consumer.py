@@ -83,6 +83,11 @@ class Consumer(OffsetCalls):
         A cluster that does not answer is not waited for longer than a few seconds."""
         await self._stop(commit_in_hand=True, in_haste=False)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was stopped, or is being stopped."""
+        return self._is_closed
+
     async def _stop(self, *, commit_in_hand: bool, in_haste: bool) -> None:
         self._is_closed = True
         core = self._core or self._starting
@@ -158,7 +163,10 @@ class Consumer(OffsetCalls):
         """The next record, of these partitions or of any; waits for it."""
         core = self._require_core()
         if not partitions:
-            for record in core.delivery.left:
+            delivery = core.delivery
+            for record in delivery.left:
+                return record
+            for record in delivery.more():
                 return record
         found = await core.delivery.next_record(_only(partitions), None)
         assert found is not None
@@ -192,11 +200,20 @@ class Consumer(OffsetCalls):
 
     async def __anext__(self) -> ConsumerRecord:
         if self._core is None:
-            raise ClientClosed("the consumer is closed, or was not started")
-        for record in self._core.delivery.left:
+            if self._is_closed:
+                raise StopAsyncIteration
+            raise ClientClosed("the consumer was not started")
+        delivery = self._core.delivery
+        for record in delivery.left:
+            return record
+        for record in delivery.more():
             return record
         timeout_ms = self.config.consumer_timeout_ms
-        found = await self._core.delivery.next_record((), None if timeout_ms is None else timeout_ms / 1000)
+        try:
+            found = await delivery.next_record((), None if timeout_ms is None else timeout_ms / 1000)
+        except ClientClosed:
+            # Stopping the consumer is how another task ends the loop.
+            found = None
         if found is None:
             raise StopAsyncIteration
         return found

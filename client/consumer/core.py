@@ -80,7 +80,7 @@ class Core:
         self.config = config
         self.subscription = subscription
         self.cluster = Cluster(config, clock=clock, rng=rng)
-        self.delivery = Delivery(self._was_read)
+        self.delivery = Delivery(self._was_read, self.cluster.clock)
         self.positions = Positions(self.cluster, config, self._position_changed)
         self.fetcher = Fetcher(self.cluster, config, self.delivery, self.positions, self._spawn_fetch)
         reading = Reading(

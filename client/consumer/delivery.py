@@ -3,7 +3,7 @@
 What was handed out last is *in hand* until the program asks for more: it may be working on it. Auto-commit leaves it
 out, so that what a crash interrupts is read again, and a rebalance waits a moment for it.
 
-`left` is the heart of reading record by record: the records of one batch that are still to be handed out. Whoever has
+`left` is the heart of reading record by record: some records of one batch that are still to be handed out. Whoever has
 it needs nothing else for most records; all bookkeeping is worked out from how far the iterator is.
 """
 
@@ -14,10 +14,12 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Final
 
+from minikafka.client.clock import Clock
 from minikafka.client.consumer.errors import CorruptBatch
 from minikafka.client.consumer.handed_out import HandedOut
+from minikafka.client.consumer.pacing import Pacing
 from minikafka.client.consumer.partition import PartitionState, Position
-from minikafka.client.consumer.records import ConsumerBatch, ConsumerRecord, Rows
+from minikafka.client.consumer.records import ConsumerBatch, ConsumerRecord, TakenRows
 from minikafka.client.errors import IllegalState
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import KafkaError
@@ -32,7 +34,7 @@ ROWS_AT_ONCE: Final = 20_000
 class Delivery:
     """See the module's description."""
 
-    def __init__(self, on_read: Callable[[PartitionState, int], None]) -> None:
+    def __init__(self, on_read: Callable[[PartitionState, int], None], clock: Clock) -> None:
         self.left: Iterator[ConsumerRecord] = iter(())
         self.handed_out = HandedOut()
         self.polls = 0
@@ -44,6 +46,9 @@ class Delivery:
         self.starving: Collection[TopicPartition] | None = None
         """The partitions a call waits for while nothing of them is here, empty for any; None if no call waits."""
         self._on_read = on_read
+        self._pacing = Pacing(clock)
+        # What `left` is a slice of.
+        self._rest: Iterator[ConsumerRecord] = iter(())
         self._ready: dict[PartitionState, None] = {}
         self._active: PartitionState | None = None
         self._in_hand: dict[PartitionState, Position] = {}
@@ -60,6 +65,7 @@ class Delivery:
         """There may be something for whoever waits: data or an error of a partition, or another reason to look."""
         if state is not None and state.has_data:
             self._ready.setdefault(state)
+            self._pacing.loop_ran()
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -84,13 +90,13 @@ class Delivery:
 
     def release_active(self) -> None:
         active, self._active = self._active, None
-        self.left = iter(())
+        self.stop_short()
         if active is not None and active.run is not None and (last := active.run.before_last) is not None:
             self._in_hand[active] = last
 
     def stop_short(self) -> None:
         """Have the program ask for its next record, instead of taking it from `left`."""
-        self.left = iter(())
+        self.left = self._rest = iter(())
 
     def moved(self, state: PartitionState) -> None:
         """The position of a partition has jumped; what was in hand does not matter any more."""
@@ -150,9 +156,11 @@ class Delivery:
     async def next_record(self, only: Collection[TopicPartition], timeout_s: float | None) -> ConsumerRecord | None:
         """The next record, None if none comes in time."""
         found: list[ConsumerRecord] = []
+        # The batch is read to its end, whatever there is to do in between.
+        unfinished = None if only else self._active
 
         def take() -> bool:
-            for record in self._next_records(only):
+            for record in self._next_records(only, unfinished):
                 found.append(record)
                 return True
             return False
@@ -203,9 +211,14 @@ class Delivery:
         deadline = None if timeout_s is None else loop.time() + timeout_s
         timer = None
         try:
+            loop_ran = self._pacing.is_due and await self._pacing.let_loop_run()
             while not self._checked(take):
                 if deadline is not None and loop.time() >= deadline:
-                    return
+                    if loop_ran:
+                        return
+                    # Or calls that do not wait would keep what they look for from coming.
+                    loop_ran = await self._pacing.let_loop_run()
+                    continue
                 if deadline is not None and timer is None:
                     timer = loop.call_at(deadline, self.wake)
                 self._starve(only)
@@ -219,12 +232,18 @@ class Delivery:
     def _begin(self) -> None:
         self.polls += 1
         self._is_waiting = True
-        self._active, self.left = None, iter(())
+        self._active = None
+        self.stop_short()
         self._in_hand.clear()
         self.handed_out.ask()
         self._idle.set()
         if self.on_poll is not None:
             self.on_poll()
+
+    def more(self) -> Iterator[ConsumerRecord]:
+        """The next slice of the batch; nothing at its end, or if it is time for the loop to run."""
+        self.left = self._pacing.cut(self._rest)
+        return self.left
 
     def _starve(self, only: Collection[TopicPartition]) -> None:
         if self.starving is None:
@@ -239,6 +258,7 @@ class Delivery:
             await waiter
         finally:
             self._waiters.pop(waiter, None)
+            self._pacing.loop_ran()
 
     def _checked(self, take: Callable[[], bool]) -> bool:
         if self._failure is not None:
@@ -270,18 +290,30 @@ class Delivery:
         self._on_read(state, 0)
         return _copy_of(error)
 
-    def _next_records(self, only: Collection[TopicPartition]) -> Iterator[ConsumerRecord]:
+    def _next_records(
+        self, only: Collection[TopicPartition], unfinished: PartitionState | None
+    ) -> Iterator[ConsumerRecord]:
         """The rest of a batch, which becomes the active one."""
-        while (state := self._pick(only)) is not None:
+        state = unfinished if unfinished is not None and self._is_unfinished(unfinished) else self._pick(only)
+        while state is not None:
             records = self._records_of(state)
-            if records is None:
-                continue
-            self._active = state
-            self.handed_out.open(state)
-            # Only what may be handed out whoever asks can be had without asking.
-            self.left = iter(()) if only else records
-            return records
+            if records is not None:
+                self._active = state
+                self.handed_out.open(state)
+                # Only what may be handed out whoever asks can be had without asking.
+                if not only:
+                    self._rest = records
+                    self.left = self._pacing.cut(records, is_first=True)
+                return records
+            state = self._pick(only)
         return iter(())
+
+    def _is_unfinished(self, state: PartitionState) -> bool:
+        """Whether a batch was begun, record by record, and is still to be read."""
+        run = state.run
+        return (
+            state in self._ready and state.can_be_read and run is not None and run.left is not None and not run.is_over
+        )
 
     def _records_of(self, state: PartitionState) -> Iterator[ConsumerRecord] | None:
         """What is left of the partition's next batch; None if there is none."""
@@ -326,7 +358,7 @@ class Delivery:
     def _take_batch(self, only: Collection[TopicPartition], limit: int | None) -> ConsumerBatch | None:
         while (state := self._pick(only)) is not None:
             start = state.position
-            parts, before = _Rows(limit), state.buffered_bytes
+            parts, before = TakenRows(ROWS_AT_ONCE if limit is None else limit, limit), state.buffered_bytes
             try:
                 while not parts.is_full and (run := state.next_run()) is not None:
                     run.skip_to(parts.add(state.rows_of(run)))
@@ -343,28 +375,6 @@ class Delivery:
                 self.records_read += parts.count
                 return ConsumerBatch(state.tp, parts.rows, state.position.offset)
         return None
-
-
-class _Rows:
-    """Rows of several batches up to a limit."""
-
-    def __init__(self, limit: int | None) -> None:
-        self.rows: list[Rows] = []
-        self.count = 0
-        self._limit = limit
-
-    @property
-    def is_full(self) -> bool:
-        return self.count >= (ROWS_AT_ONCE if self._limit is None else self._limit)
-
-    def add(self, rows: Rows) -> Rows | None:
-        """Add as many as there is room for; the rest is returned."""
-        room = rows.rows if self._limit is None else self._limit - self.count
-        taken = rows._replace(stop=min(rows.stop, rows.start + room))
-        if taken.rows:
-            self.rows.append(taken)
-            self.count += taken.rows
-        return rows._replace(start=taken.stop) if taken.stop < rows.stop else None
 
 
 def _copy_of(error: KafkaError) -> KafkaError:

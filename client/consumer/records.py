@@ -116,6 +116,29 @@ class Rows(NamedTuple):
         return self.stop - self.start
 
 
+class TakenRows:
+    """Rows of several batches: until there are enough, and never more than a limit."""
+
+    def __init__(self, enough: int, limit: int | None) -> None:
+        self.rows: list[Rows] = []
+        self.count = 0
+        self._enough = enough
+        self._limit = limit
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self._enough
+
+    def add(self, rows: Rows) -> Rows | None:
+        """Add as many as there is room for; the rest is returned."""
+        room = rows.rows if self._limit is None else self._limit - self.count
+        taken = rows._replace(stop=min(rows.stop, rows.start + room))
+        if taken.rows:
+            self.rows.append(taken)
+            self.count += taken.rows
+        return rows._replace(start=taken.stop) if taken.stop < rows.stop else None
+
+
 class ConsumerBatch:
     """Many records of one partition as columns, in order of their offsets; made of what was fetched, without a copy.
 

@@ -68,7 +68,6 @@ CALLS: list[Callable[[Consumer], Awaitable[object]]] = [
     lambda consumer: consumer.getone(),
     lambda consumer: consumer.getmany(),
     lambda consumer: consumer.getbatch(),
-    lambda consumer: consumer.__anext__(),
     lambda consumer: consumer.commit(),
     lambda consumer: consumer.committed(TopicPartition("t", 0)),
     lambda consumer: consumer.position(TopicPartition("t", 0)),
