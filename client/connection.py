@@ -211,16 +211,21 @@ class Connection(asyncio.BufferedProtocol):
         self._can_write.set()
         for waiting in self._pipeline.abandon():
             waiting.timer.cancel()
-            if not waiting.answer.done():
-                waiting.answer.set_exception(self._copy_of(error))
+            self._fail(waiting, self._copy_of(error))
         if self.on_lost is not None:
             self.on_lost()
 
     def _expire(self, waiting: _InFlight) -> None:
-        if not waiting.answer.done():
-            waiting.answer.set_exception(RequestTimeout(f"{self.address}: no answer in time"))
+        self._fail(waiting, RequestTimeout(f"{self.address}: no answer in time"))
         # Answers come in order, so none of the later ones can be had either.
         self._end(ConnectionFailed(f"{self.address}: an earlier request was not answered in time"))
+
+    @staticmethod
+    def _fail(waiting: _InFlight, error: ClientError) -> None:
+        if not waiting.answer.done():
+            waiting.answer.set_exception(error)
+            # Counts as retrieved: whoever was cancelled does not look any more, and asyncio would log that.
+            waiting.answer.exception()
 
     def _look_if_idle(self) -> None:
         idle_s = self._loop.time() - self._used_at

@@ -146,6 +146,7 @@ class Producer(_Facade[AsyncProducer]):
     """Returns when the record is buffered; `wait_for` tells what became of it."""
     send_and_wait = _waiting(AsyncProducer.send_and_wait)
     send_batch = _waiting(AsyncProducer.send_batch)
+    create_batch = _at_once(AsyncProducer.create_batch)
     flush = _waiting(AsyncProducer.flush)
     partitions_for = _waiting(AsyncProducer.partitions_for)
     partition_for = _waiting(AsyncProducer.partition_for)
@@ -315,6 +316,7 @@ class Admin(_Facade[AsyncAdmin]):
     describe_user_scram_credentials = _waiting(AsyncAdmin.describe_user_scram_credentials)
     elect_leaders = _waiting(AsyncAdmin.elect_leaders)
     expire_delegation_token = _waiting(AsyncAdmin.expire_delegation_token)
+    find_coordinator = _waiting(AsyncAdmin.find_coordinator)
     incremental_alter_configs = _waiting(AsyncAdmin.incremental_alter_configs)
     list_consumer_group_offsets = _waiting(AsyncAdmin.list_consumer_group_offsets)
     list_consumer_groups = _waiting(AsyncAdmin.list_consumer_groups)

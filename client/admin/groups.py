@@ -105,6 +105,12 @@ class GroupCalls(Calls):
         results = await asker.settle(group_ids, asker.at_coordinators(CoordinatorKind.GROUP), ask)
         return results.checked(raise_errors)
 
+    async def find_coordinator(self, group_id: str, coordinator_type: int = CoordinatorKind.GROUP) -> int:
+        """The broker that coordinates a group, or a transactional id (`coordinator_type=1`)."""
+        cluster, kind = self._ask.cluster, CoordinatorKind(coordinator_type)
+        cluster.invalidate_coordinator(kind, group_id)
+        return await cluster.coordinator(kind, group_id)
+
     async def delete_consumer_groups(
         self, group_ids: Iterable[str], *, raise_errors: bool = True
     ) -> Results[str, None]:

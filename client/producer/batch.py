@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from minikafka.client.errors import IllegalState
@@ -103,7 +104,7 @@ class Batch:
         self.error: KafkaError | None = None
         self.answer = Answer()
         self.waiters: list[asyncio.Future[None]] | None = None
-        self.callbacks: list[Callable[[], None]] | None = None
+        self.callbacks: list[tuple[Delivery, Callable[[Delivery], object]]] = []
         # The halves, if it was split: where the second one starts, and both.
         self.parts: tuple[int, Batch, Batch] | None = None
 
@@ -190,13 +191,15 @@ class Batch:
 
     def _wake(self) -> None:
         """Let all who wait look again."""
-        waiters, callbacks, self.waiters, self.callbacks = self.waiters, self.callbacks, None, None
+        waiters, self.waiters = self.waiters, None
         for waiter in waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
-        for callback in callbacks or ():
+        while self.callbacks:
+            delivery, callback = self.callbacks.pop(0)
             try:
-                callback()
+                # Looks again, since the batch may have been split instead.
+                delivery.add_done_callback(callback)
             except Exception as error:
                 # Whatever a caller's code does, the batch and the others of its answer are done with.
                 details = {"message": f"a callback of a delivery to {self.topic_partition} failed", "exception": error}
@@ -232,8 +235,8 @@ class Batch:
 class Delivery:
     """A record on its way: await it for its `RecordMetadata`, or ignore it.
 
-    It raises what kept the record from being delivered. Has what is used of a future: `done`, `result`, `exception`,
-    `add_done_callback`. Cancelling whoever awaits it does not take the record back.
+    It raises what kept the record from being delivered. Has what is used of a future, also by `asyncio.wait`. A record
+    cannot be taken back: `cancel` does nothing, nor does cancelling whoever awaits it.
     """
 
     __slots__ = ("_batch", "_index")
@@ -253,6 +256,13 @@ class Delivery:
         """Whether the outcome is known."""
         return self._batch.find(self._index)[0].is_done
 
+    def cancel(self, msg: object = None) -> bool:
+        """False, as for a future that cannot be cancelled any more."""
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
     def exception(self) -> KafkaError | None:
         """What kept it from being delivered, or None."""
         batch, _ = self._batch.find(self._index)
@@ -270,18 +280,32 @@ class Delivery:
         return _metadata(batch, index)
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Call when the outcome is known; at once if it is.
+        """Call when the outcome is known; at once if it is. Any thread may ask for that; the loop's thread calls.
 
         What it raises later goes to the loop's exception handler.
         """
-        batch, _ = self._batch.find(self._index)
-        if batch.is_done:
-            callback(self)
-            return
-        if batch.callbacks is None:
-            batch.callbacks = []
-        # Looks again, since the batch may have been split instead.
-        batch.callbacks.append(lambda: self.add_done_callback(callback))
+        entry = (self, callback)
+        while True:
+            batch, _ = self._batch.find(self._index)
+            if batch.is_done:
+                callback(self)
+                return
+            batch.callbacks.append(entry)
+            if batch.parts is None and not self.done():
+                return
+            try:
+                batch.callbacks.remove(entry)
+            except ValueError:
+                return  # the loop's thread has taken it out and goes on with it
+
+    def remove_done_callback(self, callback: Callable[[Delivery], object]) -> int:
+        """Do not call; how many calls that were asked for are taken back."""
+        callbacks = self._batch.find(self._index)[0].callbacks
+        entries = [entry for entry in [*callbacks] if entry[0] is self and entry[1] == callback]
+        for entry in entries:
+            with suppress(ValueError):
+                callbacks.remove(entry)
+        return len(entries)
 
 
 class BatchDelivery:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Self, Unpack
 
 from minikafka.client.clock import Clock
 from minikafka.client.cluster import Cluster
 from minikafka.client.errors import ClientClosed, ConfigError, RecordTooLarge
-from minikafka.client.producer.accumulator import Accumulator, record_sizes, total_size
+from minikafka.client.producer.accumulator import Accumulator
 from minikafka.client.producer.batch import (
     RECORD_OVERHEAD_BYTES,
     Batch,
-    BatchDelivery,
     Delivery,
     RecordHeaders,
     RecordMetadata,
     headers_size,
 )
-from minikafka.client.producer.checks import Column, check_timestamp, copy_headers, serialize_all
+from minikafka.client.producer.batch_calls import BatchCalls
+from minikafka.client.producer.checks import check_timestamp, copy_headers
 from minikafka.client.producer.config import RECORDS_MAX, ProducerConfig, ProducerOptions
 from minikafka.client.producer.identity import Identities
 from minikafka.client.producer.metrics import ProducerMetrics
@@ -33,10 +33,9 @@ from minikafka.client.producer.transaction_calls import TransactionCalls
 from minikafka.client.producer.transactions import Transactions
 from minikafka.client.serializers import find_serializer, serialize
 from minikafka.client.shared import see_through
-from minikafka.protocol.records import HEADER_BYTES
 
 
-class Producer(TransactionCalls):
+class Producer(TransactionCalls, BatchCalls):
     """Sends records.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -236,55 +235,6 @@ class Producer(TransactionCalls):
     ) -> RecordMetadata:
         """Send a record and wait until it is acknowledged."""
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
-
-    async def send_batch(
-        self,
-        topic: str,
-        values: Sequence[object],
-        keys: Sequence[object] | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> BatchDelivery:
-        """Buffer many records at once, in their order: all of them to one partition, with one timestamp.
-
-        Without a partition it is the one that is being filled. Keys do not choose one here, they only travel along:
-        records whose keys must decide are sent by `send`, or sorted by `partition_for` first.
-        """
-        if keys is not None and len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys for {len(values)} values")
-        if timestamp_ms is not None:
-            check_timestamp(timestamp_ms)
-        bare_values = serialize_all(self._value_serializer, values)
-        bare_keys = None if keys is None else serialize_all(self._key_serializer, keys)
-        found = await self._find_topic(topic)
-        queue = found.sticky if partition is None else await self._queue_for(found, None, partition)
-        stamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
-        spans = []
-        async for batch, start, stop, size in self._spread(found, queue, bare_values, bare_keys, partition is None):
-            index = len(batch)
-            batch.extend(stamp, bare_values[start:stop], bare_keys and bare_keys[start:stop], size)
-            spans.append((batch, index, index + stop - start))
-        return BatchDelivery(spans)
-
-    async def _spread(
-        self, topic: Topic, queue: PartitionQueue, values: Column, keys: Column | None, is_sticky: bool
-    ) -> AsyncIterator[tuple[Batch, int, int, int]]:
-        """The batches of one partition that records go into, each with the span of records it takes and their bytes."""
-        size = total_size(values, keys)
-        if 0 < len(values) <= RECORDS_MAX and size <= self._accumulator.batch_bytes_max - HEADER_BYTES:
-            # One batch takes them all, the usual case.
-            yield await self._make_room(topic, queue, size, is_sticky), 0, len(values), size
-            return
-        sizes = record_sizes(values, keys)
-        if sizes and max(sizes) > self._record_bytes_max:
-            raise self._too_large(max(sizes))
-        start = 0
-        while start < len(sizes):
-            count, size = self._accumulator.fitting(queue, sizes, start)
-            batch = await self._make_room(topic, queue, size, is_sticky)
-            yield batch, start, start + count, size
-            start += count
-            queue, is_sticky = topic.queue_at(batch.topic_partition.partition), False
 
     async def flush(self) -> None:
         """Wait until everything that was sent before is delivered, or has failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -288,3 +289,18 @@ async def test_a_login_that_runs_out_expires_the_connection() -> None:
         async with opened(peer, **LOGIN) as connection:
             assert not connection.is_expired
             await eventually(lambda: connection.is_expired, 5)
+
+
+async def test_answer_that_nobody_waits_for_any_more_fails_without_a_log() -> None:
+    """asyncio logs an exception of a future that nobody has looked at."""
+    noise: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
+    async with Peer() as peer, opened(peer) as connection:
+        peer.answers[MetadataRequest] = lambda _: None
+        answer = connection.send_nowait(ASK)
+        await eventually(lambda: peer.asked(MetadataRequest))
+        peer.hang_up()
+        await eventually(answer.done)
+        del answer
+        gc.collect()
+    assert noise == []

@@ -120,4 +120,14 @@ MUTANTS: Final = (
         "tests/client/producer/test_concurrent_transactions.py",
         simulated=False,
     ),
+    Mutant(
+        251,
+        "callback-forgotten-when-batch-ends",
+        "client/producer/batch.py",
+        "            if batch.parts is None and not self.done():\n",
+        "            if True:\n",
+        "A callback that is added while its batch ends is called.",
+        "tests/client/producer/test_deliveries.py",
+        simulated=False,
+    ),
 )

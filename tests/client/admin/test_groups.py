@@ -89,3 +89,12 @@ async def test_many_groups_at_once(admin: Admin, topic: str, name: Callable[[], 
     found = await admin.describe_consumer_groups(groups)
     assert [*found] == groups
     assert {each.state for each in found.values()} == {"Empty"}
+
+
+async def test_admin_finds_coordinators(admin: Admin, topic: str, name: Callable[[], str]) -> None:
+    group = name()
+    await admin.alter_consumer_group_offsets(group, {TopicPartition(topic, 0): 5})
+    (listing,) = [listing for listing in await admin.list_consumer_groups() if listing.group_id == group]
+    assert await admin.find_coordinator(group) == listing.coordinator
+    brokers = {broker.node_id for broker in (await admin.describe_cluster()).brokers}
+    assert await admin.find_coordinator("some id", 1) in brokers
