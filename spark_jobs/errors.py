@@ -35,3 +35,7 @@ class BadColumns(MinikafkaSparkError):
 
 class TransactionLost(MinikafkaSparkError):
     """The records of a task cannot be committed: its transaction was ended by somebody else, or took too long."""
+
+
+class QuerySuperseded(TransactionLost):
+    """A newer run of the same query has begun, so this one commits nothing any more."""

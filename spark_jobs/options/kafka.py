@@ -74,10 +74,10 @@ class ReaderConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class WriterConfig(ProducerConfig):
-    """What the sink needs to know. Transactions may take as long as brokers allow by default."""
+    """What the sink needs to know. A transaction that nobody ends holds readers of committed records up for so long."""
 
     allow_auto_create_topics: bool = option(True)
-    transaction_timeout_ms: int = option(900_000, low=1)
+    transaction_timeout_ms: int = option(180_000, low=1)
 
 
 def reader_config(given: Mapping[str, str], *, bootstrap_needed: bool = True) -> ReaderConfig:

@@ -49,7 +49,8 @@ OPTIONS: Final[dict[str, Use]] = {
     "logDirs": Use.BATCH_READ,
     "topic": Use.WRITE,
     "delivery": Use.WRITE,
-    "decisionTopic": Use.STREAM_WRITE,
+    "decisionTopic": Use.WRITE,
+    "writeId": Use.BATCH_WRITE,
     # What Spark itself adds to the options of a sink.
     "checkpointLocation": Use.STREAM_WRITE,
     "queryName": Use.STREAM_WRITE,

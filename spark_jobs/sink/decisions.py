@@ -1,19 +1,30 @@
-"""What was decided about micro-batches, in a topic of its own.
+"""What was decided about micro-batches, in a topic of its own, and which run of a query may decide.
 
 A batch is committed by ending one transaction after the other, and the driver may die in between. So before it ends the
-first, it writes down that the batch is to be committed, and by ending which transactions:
+first, it writes down that the batch is to be committed, and by ending which transactions. From then on the batch is
+written: when Spark runs it again, nothing is written again, and the transactions are ended once more.
 
-    key    the query's id
-    value  {"batch": 7, "transactions": [["spark-<query>-0", 4711, 3], ...]}
+A run is what lies between two starts of a query. A driver that was paused may wake up when a newer run has long gone
+on. So each run writes that it has begun before its first task writes rows, and the order of the records in the topic is
+the order of the runs. A decision counts only if its run was the newest when it was written, and only as the first of
+its batch; so every reader of the topic comes to the same state, and a driver reads its decision back before it acts on
+it. Compaction takes nothing away that counts: no two records have the same key, and only what does not count any more
+is deleted.
 
-From then on the batch is written. When Spark runs it again, nothing is written again, and the transactions are ended
-once more. Only the last decision of a query counts, so the topic is compacted.
+    key    ["run", query, run, nonce]       value  {"run": run, "owner": owner}
+    key    ["batch", query, run, nonce]     value  {"batch": 7, "run": run, "write": w, "transactions": [[id, 4711, 3]]}
+
+Records of earlier versions have the query as their key and no run; they count until the first run has begun.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from minikafka.client.cluster import Cluster
@@ -41,37 +52,119 @@ _PARTITION: Final = 0
 # Old decisions go when a segment is full, so that a worker that starts has little to read.
 _CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
 
+_RUN: Final = "run"
+_BATCH: Final = "batch"
+
+_LATER_ID: Final = re.compile(r".*-(?P<task>\d+)-(?P<run>\d+)\.(?P<attempt>\d+)")
+
 
 class Decision(NamedTuple):
     """A batch that is to be committed, and by ending which transactions."""
 
     batch_id: int
     transactions: tuple[Transaction, ...]
+    run: str = ""
+    """The run that has decided; empty in records of earlier versions."""
+    write_id: str = ""
+    """Which write of the batch this is about; a batch may have several inside of foreachBatch."""
+    attempts: Mapping[int, int] = {}
+    """By task, which attempt was committed last in this run, where it was not the first."""
 
     def encode(self) -> bytes:
-        return json.dumps({"batch": self.batch_id, "transactions": self.transactions}).encode()
+        content = {
+            "batch": self.batch_id,
+            "run": self.run,
+            "write": self.write_id,
+            "attempts": {str(task): attempt for task, attempt in sorted(self.attempts.items())},
+            "transactions": self.transactions,
+        }
+        return json.dumps(content).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Decision:
         try:
-            found = json.loads(value)
-            ended = [Transaction(str(name), int(number), int(epoch)) for name, number, epoch in found["transactions"]]
-            return cls(int(found["batch"]), tuple(ended))
-        except (ValueError, KeyError, TypeError) as error:
+            content = json.loads(value)
+            transactions = [
+                Transaction(str(name), int(number), int(epoch)) for name, number, epoch in content["transactions"]
+            ]
+            attempts = {int(task): int(attempt) for task, attempt in content.get("attempts", {}).items()}
+            run, write_id = str(content.get("run", "")), str(content.get("write", ""))
+            return cls(int(content["batch"]), tuple(transactions), run, write_id, attempts)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadCheckpoint(f"the topic of decisions holds what is no decision: {value[:200]!r}") from error
 
 
+class Run(NamedTuple):
+    """A run of a query; its owner is the driver's process, if that can be known."""
+
+    id: str
+    owner: str = ""
+
+    @classmethod
+    def decode(cls, value: bytes) -> Run:
+        try:
+            content = json.loads(value)
+            return cls(str(content["run"]), str(content.get("owner", "")))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadCheckpoint(f"the topic of decisions holds what is no run: {value[:200]!r}") from error
+
+
+@dataclass
+class QueryState:
+    """What holds for a query after some records of the topic. Changed by `apply` only, record after record."""
+
+    runs: dict[str, int] = field(default_factory=dict)
+    """All runs that have begun, numbered from 1."""
+    owner: str = ""
+    """Whose the newest run is."""
+    last: Decision | None = None
+    stale_keys: set[bytes] = field(default_factory=set)
+    """Records that do not count, or not any more."""
+    _last_key: bytes = b""
+
+    @property
+    def newest_run(self) -> str:
+        return next(reversed(self.runs), "")
+
+    def apply(self, key: bytes, record: Decision | Run | None) -> None:
+        """Take in a decision, a run that has begun, or that a record was deleted."""
+        if record is None:
+            self.stale_keys.discard(key)
+        elif isinstance(record, Decision):
+            self._apply_decision(key, record)
+        elif record.id in self.runs:
+            # Several tasks of a run may have written it; the first counts.
+            self.stale_keys.add(key)
+        else:
+            self.runs[record.id], self.owner = len(self.runs) + 1, record.owner
+
+    def _apply_decision(self, key: bytes, decision: Decision) -> None:
+        # Earlier versions knew nothing of runs, and wrote a batch again under the same key.
+        is_again = not decision.run and self.last is not None and decision.batch_id == self.last.batch_id
+        is_later = self.last is None or decision.batch_id > self.last.batch_id
+        counts = decision.run == self.newest_run and (is_later or is_again)
+        stale = self._last_key if counts else key
+        if counts:
+            self.last, self._last_key = decision, key
+        if stale and stale != self._last_key:
+            self.stale_keys.add(stale)
+
+
 class Decisions:
-    """The last decision of each query. Reads on from where it was, so asking again costs little."""
+    """The state of each query. Reads on from where it was, so asking again costs little."""
 
     def __init__(self, link: Link[ReaderConfig], topic: str) -> None:
         self._link = link
         self._tp = TopicPartition(topic, _PARTITION)
         self._next_offset = -1
-        self._last: dict[str, Decision] = {}
+        self._queries: dict[str, QueryState] = {}
 
-    def last(self, query_id: str) -> Decision | None:
-        """What was decided last for a query, by anybody."""
+    def last(self, query: str) -> Decision | None:
+        """What was decided last for a query."""
+        return self.read(query).last
+
+    def read(self, query: str) -> QueryState:
+        """What holds for a query by all that has been written so far, by anybody."""
         start, stop = self._link.run(self._ends)
         start = max(start, self._next_offset)
         if start < stop:
@@ -80,19 +173,37 @@ class Decisions:
             for batch in RangeReader(self._link, LossPolicy(True), wanted).batches():
                 batch.check_crc()
                 for record in iter_records(batch):
-                    if record.offset >= start and record.key is not None and record.value is not None:
-                        self._last[record.key.decode()] = Decision.decode(record.value)
+                    if record.offset >= start and record.key is not None:
+                        self._apply(bytes(record.key), None if record.value is None else bytes(record.value))
             self._next_offset = stop
-        return self._last.get(query_id)
+        return self._queries.setdefault(query, QueryState())
+
+    def owned_by(self, owner: str) -> str | None:
+        """The query whose newest run is somebody's."""
+        self.read("")
+        return next((query for query, state in self._queries.items() if owner and state.owner == owner), None)
+
+    def _apply(self, key: bytes, value: bytes | None) -> None:
+        kind, query = _kind_of(key)
+        record = None if value is None else (Run if kind == _RUN else Decision).decode(value)
+        self._queries.setdefault(query, QueryState()).apply(key, record)
 
     async def _ends(self, cluster: Cluster) -> tuple[int, int]:
         await cluster.retry(lambda: _create(cluster, self._tp.topic))
         await cluster.wait_metadata([self._tp.topic])
-        found = [
+        start, stop = [
             (await find_existing(cluster, {self._tp: which}, Isolation.READ_UNCOMMITTED))[self._tp].offset
             for which in (EARLIEST, LATEST)
         ]
-        return found[0], found[1]
+        return start, stop
+
+
+def _kind_of(key: bytes) -> tuple[str, str]:
+    try:
+        kind, query, *_ = json.loads(key)
+        return str(kind), str(query)
+    except ValueError:
+        return _BATCH, key.decode()
 
 
 # Workers outlive micro-batches, and what they have read. Keyed by process as well, see `link`.
@@ -125,7 +236,48 @@ async def _create(cluster: Cluster, topic: str) -> None:
         raise error_for(code, f"topic {topic!r} cannot be made: {answer.topics[0].error_message}")
 
 
-async def write_decision(config: WriterConfig, topic: str, query_id: str, decision: Decision) -> None:
-    """Returns when all in-sync replicas have it."""
+def transactional_id(query: str, task: int, run_number: int, attempt: int) -> str:
+    """The id under which an attempt of a task writes.
+
+    No other run and no other attempt of the batch has the same, so a task that goes on though it was given up ends no
+    transaction but its own. The plain name is the first run's first attempt's, as in earlier versions.
+    """
+    plain = f"spark-{query}-{task}"
+    return plain if run_number <= 1 and not attempt else f"{plain}-{run_number}.{attempt}"
+
+
+def run_number_of(transaction_id: str, query: str) -> int | None:
+    """The number of the run whose task writes under an id; None if it is none of the query's."""
+    match = re.fullmatch(re.escape(f"spark-{query}-") + r"\d+(?:-(?P<run>\d+)\.\d+)?", transaction_id)
+    return None if match is None else int(match["run"] or 1)
+
+
+def committed_attempts(decision: Decision | None, run: str) -> dict[int, int]:
+    """By task, the attempt that the run committed last, where it was not the first."""
+    if decision is None or decision.run != run:
+        return {}
+    attempts = dict(decision.attempts)
+    for transaction in decision.transactions:
+        match = _LATER_ID.fullmatch(transaction.id)
+        if match is not None and int(match["attempt"]):
+            attempts[int(match["task"])] = int(match["attempt"])
+    return attempts
+
+
+async def write_run(config: WriterConfig, topic: str, query: str, run: Run) -> None:
+    """Write that a run has begun; returns when all in-sync replicas have it."""
+    key = json.dumps([_RUN, query, run.id, uuid.uuid4().hex]).encode()
+    value = json.dumps({"run": run.id, "owner": run.owner}).encode()
     async with Producer(config=config) as producer:
-        await producer.send_and_wait(topic, decision.encode(), key=query_id.encode(), partition=_PARTITION)
+        await producer.send_and_wait(topic, value, key=key, partition=_PARTITION)
+
+
+async def write_decision(
+    config: WriterConfig, topic: str, query: str, decision: Decision, stale_keys: frozenset[bytes] = frozenset()
+) -> None:
+    """Returns when all in-sync replicas have it. Decisions that do not count any more are deleted with it."""
+    key = json.dumps([_BATCH, query, decision.run, uuid.uuid4().hex]).encode() if decision.run else query.encode()
+    async with Producer(config=config) as producer:
+        for stale in sorted(stale_keys):
+            await producer.send(topic, None, key=stale, partition=_PARTITION)
+        await producer.send_and_wait(topic, decision.encode(), key=key, partition=_PARTITION)

@@ -7,7 +7,8 @@ end again: an end that was asked for twice is done once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from minikafka.client.cluster import Cluster, CoordinatorKind
@@ -19,6 +20,10 @@ from minikafka.protocol.messages.transactions import (
     DescribeTransactionsResponse,
     EndTxnRequest,
     EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from minikafka.spark_jobs.errors import TransactionLost
 from minikafka.spark_jobs.link import Link
@@ -107,6 +112,46 @@ async def _end(cluster: Cluster, transaction: Transaction, committed: bool) -> N
     )
     answer: EndTxnResponse = await ask_coordinator(cluster, CoordinatorKind.TRANSACTION, transaction.id, request)
     _raise(cluster, transaction, answer.error_code)
+
+
+def abort_open(
+    link: Link[ReaderConfig], is_wanted: Callable[[str], bool], decided: Collection[Transaction], timeout_ms: int
+) -> None:
+    """Abort the open transactions with such ids, whoever has begun them, but for those that are to be committed."""
+
+    async def ask(cluster: Cluster) -> None:
+        for name in await _list_open(cluster):
+            if is_wanted(name):
+                await cluster.retry(partial(_abort_unless_decided, cluster, name, decided, timeout_ms))
+
+    link.run(ask)
+
+
+async def _abort_unless_decided(cluster: Cluster, name: str, decided: Collection[Transaction], timeout_ms: int) -> None:
+    found = await _describe(cluster, Transaction(name, -1, -1))
+    is_decided = Transaction(name, found.producer_id, found.producer_epoch) in decided
+    if found.transaction_state == _OPEN and not is_decided:
+        await _fence(cluster, name, timeout_ms)
+
+
+async def _list_open(cluster: Cluster) -> list[str]:
+    async def ask(node_id: int) -> list[str]:
+        request = ListTransactionsRequest(state_filters=[_OPEN], producer_id_filters=[])
+        answer: ListTransactionsResponse = await cluster.request(node_id, request)
+        if answer.error_code:
+            raise error_for(answer.error_code, "the list of transactions")
+        return [listed.transactional_id for listed in answer.transaction_states]
+
+    lists = [await cluster.retry(partial(ask, node_id)) for node_id in cluster.metadata.brokers]
+    return [name for names in lists for name in names]
+
+
+async def _fence(cluster: Cluster, name: str, timeout_ms: int) -> None:
+    """Abort by asking for the id: the coordinator answers CONCURRENT_TRANSACTIONS until that is done."""
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    answer: InitProducerIdResponse = await ask_coordinator(cluster, CoordinatorKind.TRANSACTION, name, request)
+    if answer.error_code:
+        raise error_for(answer.error_code, f"transaction {name}")
 
 
 def _raise(cluster: Cluster, transaction: Transaction, code: int) -> None:

@@ -16,15 +16,9 @@ from minikafka.spark_jobs.options import ReaderConfig, Use
 from minikafka.spark_jobs.options.sink import SinkOptions, parse_sink_options
 from minikafka.spark_jobs.sink import writers
 from minikafka.spark_jobs.sink.decisions import Decision, Decisions, write_decision
+from minikafka.spark_jobs.sink.exactly_once import Written, link_for, transactions_of, write_in_transaction
 from minikafka.spark_jobs.sink.transactions import Transaction, check_open, end
-from minikafka.spark_jobs.sink.writers import (
-    StreamSink,
-    Written,
-    link_for,
-    transactions_of,
-    write_at_least_once,
-    write_in_transaction,
-)
+from minikafka.spark_jobs.sink.writers import StreamSink, write_at_least_once
 from tests.spark.running import Topics
 from tests.spark.test_direct import read_broker
 
@@ -118,12 +112,22 @@ class Task:
         self._query_id = query_id
         self.batch_id = 0
         self.partition = 0
+        self.run = "run-1"
+        self.attempt = 0
 
-    def getLocalProperty(self, name: str) -> str:
-        return self._query_id if name == "sql.streaming.queryId" else str(self.batch_id)
+    def getLocalProperty(self, name: str) -> str | None:
+        properties = {
+            "sql.streaming.queryId": self._query_id,
+            "streaming.sql.batchId": str(self.batch_id),
+            "spark.jobGroup.id": self.run,
+        }
+        return properties.get(name)
 
     def partitionId(self) -> int:
         return self.partition
+
+    def attemptNumber(self) -> int:
+        return self.attempt
 
 
 @pytest.fixture
@@ -214,7 +218,7 @@ def test_a_checkpoint_that_is_older_than_the_decision(
         with pytest.raises(BadCheckpoint, match=message):
             write_batch(sink, task, 3, b"other")
     with pytest.raises(BadCheckpoint):
-        StreamSink(sink).commit([Written(1, topic, is_decided=True)], 3)
+        StreamSink(sink).commit([Written(1, topic, is_decided=True, batch_id=3)], 3)
     StreamSink(sink).commit(write_batch(sink, task, 6, b"b"), 6)
     assert seen(topics, topic) == [b"a", b"b"]
 
