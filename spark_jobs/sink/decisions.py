@@ -154,7 +154,7 @@ class Decisions:
     """The state of each query. Reads on from where it was, so asking again costs little."""
 
     def __init__(self, link: Link[ReaderConfig], topic: str) -> None:
-        self._link = link
+        self.link = link
         self._tp = TopicPartition(topic, _PARTITION)
         self._next_offset = -1
         self._queries: dict[str, QueryState] = {}
@@ -165,12 +165,12 @@ class Decisions:
 
     def read(self, query: str) -> QueryState:
         """What holds for a query by all that has been written so far, by anybody."""
-        start, stop = self._link.run(self._ends)
+        start, stop = self.link.run(self._ends)
         start = max(start, self._next_offset)
         if start < stop:
             wanted = OffsetRange(*self._tp, start, stop)
             # A decision that is missed is a batch that is written twice.
-            for batch in RangeReader(self._link, LossPolicy(True), wanted).batches():
+            for batch in RangeReader(self.link, LossPolicy(True), wanted).batches():
                 batch.check_crc()
                 for record in iter_records(batch):
                     if record.offset >= start and record.key is not None:
@@ -213,10 +213,10 @@ _known: Final[dict[tuple[int, ReaderConfig, str], Decisions]] = {}
 def decisions_for(link: Link[ReaderConfig], topic: str) -> Decisions:
     """The decisions that this process knows."""
     key = os.getpid(), link.config, topic
-    found = _known.get(key)
-    if found is None:
-        found = _known[key] = Decisions(link, topic)
-    return found
+    known = _known.get(key)
+    if known is None or known.link is not link:
+        known = _known[key] = Decisions(link, topic)
+    return known
 
 
 async def _create(cluster: Cluster, topic: str) -> None:
