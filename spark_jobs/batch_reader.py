@@ -58,7 +58,12 @@ def read_from_broker(options: SourceOptions, *ranges: OffsetRange) -> Iterator[A
     for wanted in ranges:
         batches = begun.popleft().batches()
         yield from arrow_batches(
-            batches, wanted, include_headers=options.include_headers, check_crcs=options.config.check_crcs
+            batches,
+            wanted,
+            include_headers=options.include_headers,
+            check_crcs=options.config.check_crcs,
+            record_bytes_max=options.config.max_record_bytes,
+            policy=policy,
         )
         begun.extend(islice(readers, 1))
 

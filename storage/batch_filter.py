@@ -10,12 +10,14 @@ for the last one of a producer: it is what tells, when the log is read again, wh
 And the last batch of what is cleaned stays, as there may be none behind it: it takes readers and followers to the end
 of the log. A later round drops it when others have come.
 
-Batches that stay whole are not copied, and records that stay are not parsed beyond their keys.
+Batches that stay whole are not copied, and records that stay are not parsed beyond their keys. What inflates to more
+than a few MiB is looked at, and written again, in pieces. A batch with a record that is too large even for that stays
+as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import compress as selected
 from struct import Struct
 from typing import NamedTuple, cast
@@ -23,11 +25,13 @@ from typing import NamedTuple, cast
 from crc32c import crc32c
 
 from minikafka.protocol.compression import compress
+from minikafka.protocol.errors import InflatesTooFar, RecordTooLarge
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.builder import BatchBuilder
 from minikafka.protocol.records.layout import (
     ATTRIBUTES_AT,
     CRC_AT,
+    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LENGTH_AT,
     LENGTH_OVERHEAD_BYTES,
@@ -35,16 +39,21 @@ from minikafka.protocol.records.layout import (
     TimestampType,
     wrap_int64,
 )
-from minikafka.protocol.records.reader import iter_records
+from minikafka.protocol.records.pieces import WHOLE_BYTES_MAX, iter_pieces
+from minikafka.protocol.records.reader import base_of, iter_records, read_payload
+from minikafka.protocol.records.walk import Record
+from minikafka.protocol.streams import deflate
 from minikafka.protocol.varint import INT64_MAX
 from minikafka.storage.cleaned_txns import CleanedTxns
 from minikafka.storage.formats import AbortedTxn
 from minikafka.storage.offset_map import OffsetMap
 from minikafka.storage.record_spans import Spans, find_spans, timestamp_delta
 
+_pack_int16 = Struct(">h").pack_into
 _pack_int32 = Struct(">i").pack_into
 _pack_uint32 = Struct(">I").pack_into
 _pack_int64 = Struct(">q").pack_into
+_BASE_TIMESTAMP_AT = 27
 _MAX_TIMESTAMP_AT = 35
 _RECORD_COUNT_AT = 57
 
@@ -107,7 +116,10 @@ class BatchFilter:
             return None
         if batch.base_offset > self._newest.latest_offset:
             return batch
-        payload = batch.payload()
+        try:
+            payload = batch.payload(WHOLE_BYTES_MAX)
+        except InflatesTooFar:
+            return self._filter_pieces(batch)
         spans = find_spans(payload, batch.record_count)
         is_kept = self._are_kept(batch, spans)
         if not any(is_kept):
@@ -115,6 +127,46 @@ class BatchFilter:
         if not batch.has_delete_horizon and any(is_kept[row] for row in spans.tombstones):
             return self._with_horizon(batch, is_kept)
         return batch if all(is_kept) else _with_some(batch, payload, spans, is_kept)
+
+    def _filter_pieces(self, batch: BatchView) -> BatchView | None:
+        kept_count = 0
+        has_tombstone = False
+        try:
+            for payload, count, _ in iter_pieces(batch):
+                spans = find_spans(payload, count)
+                is_kept = self._are_kept(batch, spans)
+                kept_count += sum(is_kept)
+                has_tombstone = has_tombstone or any(is_kept[row] for row in spans.tombstones)
+        except RecordTooLarge:
+            return batch
+        is_rebased = has_tombstone and not batch.has_delete_horizon
+        if not kept_count or (kept_count == batch.record_count and not is_rebased):
+            return batch if kept_count else None
+        data = bytearray(batch.data[:HEADER_BYTES])
+        max_timestamps: list[int] = []
+        for part in deflate(batch.compression, self._kept_payloads(batch, max_timestamps, is_rebased=is_rebased)):
+            data += part
+        if is_rebased:
+            _pack_int16(data, ATTRIBUTES_AT, batch.attributes | DELETE_HORIZON_BIT)
+            _pack_int64(data, _BASE_TIMESTAMP_AT, self._new_horizon_ms)
+        return _finished(data, batch, kept_count, max(max_timestamps))
+
+    def _kept_payloads(self, batch: BatchView, max_timestamps: list[int], *, is_rebased: bool) -> Iterator[bytes]:
+        """What stays of each piece, and the largest timestamp in it."""
+        base = base_of(batch)
+        for payload, count, _ in iter_pieces(batch):
+            spans = find_spans(payload, count)
+            is_kept = self._are_kept(batch, spans)
+            if not any(is_kept):
+                continue
+            if is_rebased:
+                builder = BatchBuilder(base_timestamp=self._new_horizon_ms)
+                _append_all(builder, batch, selected(read_payload(payload, count, base), is_kept))
+                max_timestamps.append(builder.max_timestamp)
+                yield builder.payload()
+            else:
+                max_timestamps.append(_max_timestamp(batch, payload, spans, is_kept))
+                yield b"".join(_pieces(payload, spans.bounds, is_kept))
 
     def _are_kept(self, batch: BatchView, spans: Spans) -> list[bool]:
         base = batch.base_offset
@@ -133,9 +185,7 @@ class BatchFilter:
     def _with_horizon(self, batch: BatchView, is_kept: list[bool]) -> BatchView:
         """Some records of a batch, with timestamps that count from the delete horizon."""
         builder = BatchBuilder(base_timestamp=self._new_horizon_ms)
-        for record in selected(iter_records(batch), is_kept):
-            delta = record.offset - batch.base_offset
-            builder.append(record.timestamp_ms, record.key, record.value, record.headers, delta)
+        _append_all(builder, batch, selected(iter_records(batch), is_kept))
         return _built(builder, batch, has_delete_horizon=True)
 
 
@@ -143,11 +193,26 @@ def _with_some(batch: BatchView, payload: bytes, spans: Spans, is_kept: list[boo
     """Some records of a batch, not all, their bytes as they are."""
     data = bytearray(batch.data[:HEADER_BYTES])
     data += compress(batch.compression, b"".join(_pieces(payload, spans.bounds, is_kept)))
+    return _finished(data, batch, sum(is_kept), _max_timestamp(batch, payload, spans, is_kept))
+
+
+def _max_timestamp(batch: BatchView, payload: bytes, spans: Spans, is_kept: list[bool]) -> int:
+    deltas = [timestamp_delta(payload, start) for start in selected(spans.bounds, is_kept)]
+    return max(wrap_int64(batch.base_timestamp + delta) for delta in deltas)
+
+
+def _append_all(builder: BatchBuilder, batch: BatchView, records: Iterable[Record]) -> None:
+    for record in records:
+        delta = record.offset - batch.base_offset
+        builder.append(record.timestamp_ms, record.key, record.value, record.headers, delta)
+
+
+def _finished(data: bytearray, batch: BatchView, record_count: int, max_timestamp: int) -> BatchView:
+    """The header of a batch for the records that follow it now."""
     _pack_int32(data, LENGTH_AT, len(data) - LENGTH_OVERHEAD_BYTES)
-    _pack_int32(data, _RECORD_COUNT_AT, sum(is_kept))
+    _pack_int32(data, _RECORD_COUNT_AT, record_count)
     if batch.timestamp_type is TimestampType.CREATE_TIME:
-        deltas = [timestamp_delta(payload, start) for start in selected(spans.bounds, is_kept)]
-        _pack_int64(data, _MAX_TIMESTAMP_AT, max(wrap_int64(batch.base_timestamp + delta) for delta in deltas))
+        _pack_int64(data, _MAX_TIMESTAMP_AT, max_timestamp)
     _pack_uint32(data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
     return BatchView(data)
 

@@ -22,6 +22,7 @@ from typing import NamedTuple, cast
 
 from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.batch import BatchView
+from minikafka.protocol.records.pieces import iter_pieces
 from minikafka.storage.batch_filter import BatchFilter, LastBatch
 from minikafka.storage.cleaned_segment import CleanedSegment, discard_cleaned
 from minikafka.storage.cleaned_txns import CleanedTxns
@@ -147,13 +148,15 @@ def _take_in(disk: Disk, plan: CompactionPlan, segment: SegmentSpan, newest: Off
 
 
 def _put_records(newest: OffsetMap, batch: BatchView) -> None:
-    spans = find_spans(batch.payload(), batch.record_count)
-    offsets = [batch.base_offset + delta for delta in spans.offset_deltas]
-    keys = spans.keys
-    if None in keys:
-        offsets = [offset for key, offset in zip(keys, offsets, strict=True) if key is not None]
-        keys = [key for key in keys if key is not None]
-    newest.put(cast("list[bytes]", keys), offsets)
+    # A record that is too large to be looked into makes no other superfluous.
+    for payload, count, _ in iter_pieces(batch, on_too_large=lambda _: None):
+        spans = find_spans(payload, count)
+        offsets = [batch.base_offset + delta for delta in spans.offset_deltas]
+        keys = spans.keys
+        if None in keys:
+            offsets = [offset for key, offset in zip(keys, offsets, strict=True) if key is not None]
+            keys = [key for key in keys if key is not None]
+        newest.put(cast("list[bytes]", keys), offsets)
 
 
 def _uncleanable(plan: CompactionPlan, batch: BatchView, error: CorruptRecord) -> Uncleanable:

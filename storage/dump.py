@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from minikafka.protocol.errors import CorruptRecord
+from minikafka.protocol.errors import CorruptRecord, RecordTooLarge
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.control import read_marker
 from minikafka.protocol.records.reader import iter_records
@@ -137,8 +137,10 @@ def _marker(batch: BatchView) -> Item:
 
 
 def _records(path: str, position: int, batch: BatchView, topic: str | None) -> Iterator[Item]:
+    too_large: list[RecordTooLarge] = []
     try:
-        for record in iter_records(batch):
+        for record in iter_records(batch, on_too_large=too_large.append):
+            yield from _problems(path, position, too_large)
             decoded = None if batch.is_control else decode_internal(topic, record.key, record.value)
             key, value = decoded if decoded is not None else (record.key, record.value)
             yield {
@@ -149,8 +151,14 @@ def _records(path: str, position: int, batch: BatchView, topic: str | None) -> I
                 "value": value,
                 "headers": [*record.headers],
             }
+        yield from _problems(path, position, too_large)
     except CorruptRecord as error:
         yield _problem(path, position, str(error))
+
+
+def _problems(path: str, position: int, errors: list[RecordTooLarge]) -> Iterator[Item]:
+    while errors:
+        yield _problem(path, position, str(errors.pop(0)))
 
 
 def _rows(kind: str, *names: str) -> Callable[[Iterator[tuple[Any, ...]]], Iterator[Item]]:

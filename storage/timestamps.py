@@ -10,9 +10,10 @@ count; where they cannot be read at all, the header has to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from minikafka.protocol.errors import CorruptRecord
+from minikafka.protocol.errors import CorruptRecord, RecordTooLarge
 from minikafka.protocol.records.reader import iter_records
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.index import TimestampOffset
@@ -139,17 +140,20 @@ def _largest_of(place: _Place, is_hinted: bool = True) -> FoundRecord | None:
     return best
 
 
-def _records(place: _Place, batch: BatchAt, read: Read) -> list[FoundRecord]:
-    """The records of a batch that count, for want of them what the header says."""
+def _records(place: _Place, batch: BatchAt, read: Read) -> Iterator[FoundRecord]:
+    """The records of a batch that count, one by one; where they cannot be read, what the header says."""
     view = read_batch(place.section, batch, read)
     try:
-        found = [
-            FoundRecord(each.timestamp_ms, each.offset, batch.leader_epoch)
-            for each in iter_records(view, with_headers=False)
-        ]
+        for each in iter_records(view, with_headers=False, on_too_large=_ignore):
+            if each.offset >= place.from_offset:
+                yield FoundRecord(each.timestamp_ms, each.offset, batch.leader_epoch)
     except CorruptRecord:
-        found = [FoundRecord(batch.max_timestamp, batch.base_offset, batch.leader_epoch)]
-    return [record for record in found if record.offset >= place.from_offset]
+        if batch.base_offset >= place.from_offset:
+            yield FoundRecord(batch.max_timestamp, batch.base_offset, batch.leader_epoch)
+
+
+def _ignore(error: RecordTooLarge) -> None:
+    """Too large to be looked into: the records beside it have to do."""
 
 
 def _failure(place: _Place, error: OSError) -> StorageError:

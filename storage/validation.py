@@ -351,7 +351,7 @@ def _check_records(batch: BatchView, limits: Limits, now_ms: int) -> None:
 def _records(batch: BatchView, limits: Limits) -> Iterator[Record]:
     left = limits.inflated_bytes_max
     base = base_of(batch, with_headers=False)
-    for payload, count in iter_pieces(batch, left):
+    for payload, count, _ in iter_pieces(batch, left):
         left -= len(payload)
         if left < 0:
             raise InflatesTooFar(f"records take more than {limits.inflated_bytes_max} bytes when decompressed")

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from minikafka.protocol.errors import CorruptRecord
 from minikafka.protocol.records.batch import BatchView
-from minikafka.protocol.records.columns import read_columns
+from minikafka.protocol.records.columns import iter_columns
 from minikafka.protocol.records.control import ControlType, read_marker
 from minikafka.protocol.records.layout import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, MAGIC
 from minikafka.storage.disk import Disk, join, parent
@@ -230,16 +230,24 @@ def _check_batch(batch: BatchView, segment_base_offset: int, state: _Partition) 
 
 
 def _check_records(batch: BatchView) -> None:
-    offsets = read_columns(batch).offsets.tolist()
+    before = batch.base_offset - 1
+    # What is too large is not looked into; the records beside it are.
+    for columns in iter_columns(batch, on_too_large=lambda _: None):
+        before = _check_offsets(batch, columns.offsets.tolist(), before)
+
+
+def _check_offsets(batch: BatchView, offsets: list[int], before: int) -> int:
+    """Raise CorruptRecord unless these offsets can follow one another, and the one before; the last of them."""
     if not offsets:
-        return
-    first, last = batch.base_offset, batch.last_offset
+        return before
+    first, last = before + 1, batch.last_offset
     # Mostly no offset is missing, and comparing with a whole range is quick.
     is_growing = offsets == [*range(offsets[0], offsets[0] + len(offsets))] or all(
         one < next_one for one, next_one in pairwise(offsets)
     )
     if not is_growing or offsets[0] < first or offsets[-1] > last:
-        raise CorruptRecord(f"the records of the batch of {first}-{last} have other offsets")
+        raise CorruptRecord(f"the records of the batch of {batch.base_offset}-{last} have other offsets")
+    return offsets[-1]
 
 
 def _check_checkpoint(path: str, batch: BatchView, state: _Partition, is_active: bool) -> None:

@@ -12,6 +12,7 @@ from minikafka.client.consumer.assignors import Assignor, find_assignors
 from minikafka.client.errors import ConfigError
 from minikafka.client.options import option
 from minikafka.client.serializers import Deserializer, find_deserializer
+from minikafka.protocol.records import RECORD_BYTES_MAX
 
 RESET_POLICIES: Final = ("earliest", "latest", "none")
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
@@ -77,6 +78,8 @@ class ConsumerConfig(ClientConfig):
     )
     max_buffered_bytes: int = option(64 << 20, "max.buffered.bytes", low=1)
     """How much may be fetched ahead of what was read, as it comes over the wire, in flight or waiting."""
+    max_record_bytes: int = option(RECORD_BYTES_MAX, "max.record.bytes", low=1)
+    """Larger records are not inflated, but reported with their partition and offset. Compressed ones only."""
     check_crcs: bool = option(True, "check.crcs")
     isolation_level: str = option("read_uncommitted", choices=ISOLATION_LEVELS)
     client_rack: str | None = option(None)

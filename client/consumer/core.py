@@ -84,7 +84,10 @@ class Core:
         self.positions = Positions(self.cluster, config, self._position_changed)
         self.fetcher = Fetcher(self.cluster, config, self.delivery, self.positions, self._spawn_fetch)
         reading = Reading(
-            config.check_crcs, find_deserializer(config.key_deserializer), find_deserializer(config.value_deserializer)
+            config.check_crcs,
+            find_deserializer(config.key_deserializer),
+            find_deserializer(config.value_deserializer),
+            config.max_record_bytes,
         )
         self.assigned = Assigned(reading, self.delivery, self.positions, self.fetcher)
         self.group = Group(self, config.group_id) if config.group_id is not None else None

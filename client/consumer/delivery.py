@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from minikafka.client.clock import Clock
-from minikafka.client.consumer.errors import CorruptBatch
+from minikafka.client.consumer.errors import CorruptBatch, LargeRecord
 from minikafka.client.consumer.handed_out import HandedOut
 from minikafka.client.consumer.pacing import Pacing
 from minikafka.client.consumer.partition import PartitionState, Position
@@ -362,7 +362,7 @@ class Delivery:
             try:
                 while not parts.is_full and (run := state.next_run()) is not None:
                     run.skip_to(parts.add(state.rows_of(run)))
-            except CorruptBatch:
+            except (CorruptBatch, LargeRecord):
                 if not parts.rows:
                     raise
             finally:

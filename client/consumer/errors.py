@@ -14,6 +14,7 @@ __all__ = [
     "BatchTooLarge",
     "CommitFailed",
     "CorruptBatch",
+    "LargeRecord",
     "LogTruncated",
     "NoGroup",
     "NoOffsetForPartition",
@@ -60,6 +61,10 @@ class CorruptBatch(PositionError, CorruptMessageError):
 
 class RecordNotReadable(PositionError, SerializationFailed):
     """A deserializer refused the record at `offset`; seek to the next offset to go on without it."""
+
+
+class LargeRecord(PositionError, MessageTooLargeError):
+    """The record at `offset` is above `max_record_bytes`; raise that, or seek to the next offset to do without it."""
 
 
 class BatchTooLarge(PositionError, MessageTooLargeError):

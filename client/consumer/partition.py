@@ -21,11 +21,11 @@ from enum import Enum, auto
 from operator import length_hint
 from typing import Any, Final, NamedTuple, TypeVar
 
-from minikafka.client.consumer.errors import CorruptBatch, RecordNotReadable
+from minikafka.client.consumer.errors import CorruptBatch, LargeRecord, RecordNotReadable
 from minikafka.client.consumer.records import ConsumerRecord, Rows, batch_rows, consumer_records, deserialized
 from minikafka.client.structs import TopicPartition
-from minikafka.protocol.errors import CorruptRecord, KafkaError
-from minikafka.protocol.records import BatchView
+from minikafka.protocol.errors import CorruptRecord, InflatesTooFar, KafkaError, RecordTooLarge
+from minikafka.protocol.records import RECORD_BYTES_MAX, BatchBuilder, BatchView, iter_plain_batches
 
 _T = TypeVar("_T")
 
@@ -52,6 +52,7 @@ class Reading(NamedTuple):
     check_crcs: bool = True
     key_deserializer: Callable[[bytes], Any] | None = None
     value_deserializer: Callable[[bytes], Any] | None = None
+    max_record_bytes: int = RECORD_BYTES_MAX
 
     @property
     def deserializes(self) -> bool:
@@ -72,13 +73,16 @@ _UNKNOWN: Final = Position(NO_OFFSET)
 
 
 class Chunk:
-    """A batch that waits to be read, and the position after it: also past batches that are skipped."""
+    """A batch that waits to be read, and the position after it: also past batches that are skipped.
 
-    __slots__ = ("after", "batch")
+    One that is too large to be inflated as a whole has `pieces` from the moment when that was found out."""
 
-    def __init__(self, batch: BatchView, after: Position) -> None:
+    __slots__ = ("after", "batch", "pieces")
+
+    def __init__(self, batch: BatchView, after: Position, pieces: Iterator[BatchView] | None = None) -> None:
         self.batch = batch
         self.after = after
+        self.pieces = pieces
 
 
 class Run:
@@ -115,6 +119,10 @@ class Run:
         """The position before the last record that left the iterator."""
         handed_out = len(self.records) - length_hint(self.left) if self.left is not None else 0
         return self._before(handed_out - 1) if handed_out else None
+
+    def become(self, other: Run) -> None:
+        """Read a piece of the batch instead of all of it."""
+        self.batch, self.after, self._start = other.batch, other.after, other._start
 
     def end_before(self, offset: int) -> None:
         """Leave out the rest of the batch: `records` are what is before it."""
@@ -246,14 +254,47 @@ class PartitionState:
         if self.run is not None and not self.run.is_over:
             return self.run
         self.close_run()
-        if not self.chunks:
-            return None
-        chunk = self.chunks.popleft()
-        self.buffered_bytes -= chunk.batch.size
-        self.run = Run(chunk, self._position)
-        if self._reading.check_crcs:
-            self._checked(chunk.batch.check_crc)
-        return self.run
+        while self.chunks:
+            chunk = self.chunks[0]
+            if chunk.pieces is not None:
+                if (piece := self._next_piece(chunk.pieces)) is not None:
+                    self.run = Run(Chunk(piece, Position(piece.next_offset, piece.leader_epoch)), self._position)
+                    return self.run
+                self._position = self.chunks.popleft().after
+                continue
+            self.chunks.popleft()
+            self.buffered_bytes -= chunk.batch.size
+            self.run = Run(chunk, self._position)
+            if self._reading.check_crcs:
+                self._checked(chunk.batch.check_crc)
+            return self.run
+        return None
+
+    def _next_piece(self, pieces: Iterator[BatchView]) -> BatchView | None:
+        """The next one that has something from the position on."""
+        while (piece := self._checked(lambda: next(pieces, None))) is not None:
+            if piece.next_offset > self._position.offset:
+                return piece
+        return None
+
+    def _take_apart(self, run: Run) -> None:
+        """Its batch is too large to be inflated as a whole: the run goes on with the first piece of it."""
+
+        def on_too_large(error: RecordTooLarge) -> None:
+            if error.offset >= self._position.offset:
+                raise error
+
+        pieces = iter_plain_batches(run.batch, self._reading.max_record_bytes, on_too_large)
+        self._position = run.position
+        self.run = None
+        self.chunks.appendleft(Chunk(run.batch, run.after, pieces))
+        piece_run = self.next_run()
+        if piece_run is None:
+            # Compaction has left nothing from the position on.
+            empty = BatchView(BatchBuilder().build(base_offset=run.batch.base_offset))
+            piece_run = Run(Chunk(empty, self._position), self._position)
+        run.become(piece_run)
+        self.run = run
 
     def close_run(self) -> None:
         """Move the position past the batch that has been read."""
@@ -264,14 +305,22 @@ class PartitionState:
     def records_of(self, run: Run) -> Iterator[ConsumerRecord]:
         """What is left of a batch, record by record; an iterator that whoever hands out records goes on with."""
         if run.left is None:
-            run.records = self._checked(lambda: consumer_records(self.tp, run.batch, run.position.offset))
+            run.records = self._whole(run, lambda: consumer_records(self.tp, run.batch, run.position.offset))
             if self._reading.deserializes:
                 self._deserialize(run)
             run.left = iter(run.records)
         return run.left
 
     def rows_of(self, run: Run) -> Rows:
-        return self._checked(run.rows)
+        return self._whole(run, run.rows)
+
+    def _whole(self, run: Run, read: Callable[[], _T]) -> _T:
+        """Read from a run, which becomes a piece of its batch if that is too large."""
+        try:
+            return self._checked(read)
+        except InflatesTooFar:
+            self._take_apart(run)
+        return self._checked(read)
 
     def _deserialize(self, run: Run) -> None:
         raw, reading = run.records, self._reading
@@ -295,6 +344,13 @@ class PartitionState:
     def _checked(self, read: Callable[[], _T]) -> _T:
         try:
             return read()
+        except InflatesTooFar:
+            raise
+        except RecordTooLarge as error:
+            self.drop()
+            where = f"{self.tp.topic}-{self.tp.partition} at offset {error.offset}"
+            text = f"the record of {where} takes {error.size} bytes, more than the {error.limit} of max_record_bytes"
+            raise LargeRecord(text, self.tp, error.offset) from error
         except CorruptRecord as error:
             offset = self.position.offset
             self.drop()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.records import (
+    WHOLE_BYTES_MAX,
     BatchView,
     Headers,
     IntColumn,
@@ -71,17 +72,19 @@ _make: Callable[[Iterable[Any]], ConsumerRecord] = partial(tuple.__new__, Consum
 
 
 def consumer_records(tp: TopicPartition, batch: BatchView, start_offset: int) -> list[ConsumerRecord]:
-    """The records of a batch from an offset on, keys and values as bytes. CorruptRecord if it is damaged."""
+    """The records of a batch from an offset on, keys and values as bytes. CorruptRecord if it is damaged.
+
+    InflatesTooFar for one that has to be read in pieces."""
     kind = int(batch.timestamp_type)
     if batch.record_count < _FIELDS_ROWS_MIN:
         topic, partition = tp
         records = [
             _make((topic, partition, offset, timestamp, kind, key, value, headers, None))
-            for offset, timestamp, key, value, headers in iter_records(batch)
+            for offset, timestamp, key, value, headers in iter_records(batch, WHOLE_BYTES_MAX)
         ]
     else:
         records = []
-        for part in iter_fields(batch):
+        for part in iter_fields(batch, WHOLE_BYTES_MAX):
             records += _made(tp, kind, part)
     if batch.base_offset < start_offset:
         return records[bisect_left(records, start_offset, key=_offset) :]
@@ -206,8 +209,8 @@ def _joined(columns: list[Any]) -> IntColumn:
 
 
 def batch_rows(batch: BatchView, start_offset: int) -> Rows:
-    """The rows of a batch from an offset on. CorruptRecord if it is damaged."""
-    columns = read_columns(batch)
+    """The rows of a batch from an offset on. CorruptRecord if it is damaged, InflatesTooFar as above."""
+    columns = read_columns(batch, WHOLE_BYTES_MAX)
     start = 0 if batch.base_offset >= start_offset else bisect_left(columns.offsets, start_offset)
     return Rows(columns, start, len(columns))
 

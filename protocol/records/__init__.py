@@ -15,12 +15,14 @@ from minikafka.protocol.records.columns import IntColumn, RecordColumns, iter_co
 from minikafka.protocol.records.control import ControlType, EndMarker, build_marker, read_marker
 from minikafka.protocol.records.encoder import Header
 from minikafka.protocol.records.layout import HEADER_BYTES, RECORD_BYTES_MAX, TimestampType
+from minikafka.protocol.records.pieces import WHOLE_BYTES_MAX, iter_plain_batches
 from minikafka.protocol.records.reader import iter_records
 from minikafka.protocol.records.walk import Headers, Record
 
 __all__ = [
     "HEADER_BYTES",
     "RECORD_BYTES_MAX",
+    "WHOLE_BYTES_MAX",
     "BatchBuilder",
     "BatchView",
     "Compression",
@@ -35,6 +37,7 @@ __all__ = [
     "build_marker",
     "iter_columns",
     "iter_fields",
+    "iter_plain_batches",
     "iter_records",
     "read_batches",
     "read_columns",

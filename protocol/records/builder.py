@@ -154,6 +154,10 @@ class BatchBuilder:
             done += encoded.rows
         return done
 
+    def payload(self) -> bytes:
+        """The records as they are, without a header and not compressed."""
+        return b"".join(self._parts)
+
     def build(
         self,
         *,

@@ -125,19 +125,17 @@ def iter_columns(
 ) -> Iterator[RecordColumns]:
     """The same in pieces, of which there is one for nearly all batches; as `iter_pieces`."""
     base = base_of(batch)
-    return (RecordColumns(*piece, base) for piece in iter_pieces(batch, record_bytes_max, on_too_large))
+    pieces = iter_pieces(batch, record_bytes_max, on_too_large)
+    return (RecordColumns(piece.payload, piece.rows, base) for piece in pieces)
 
 
-def iter_fields(
-    batch: BatchView, record_bytes_max: int = RECORD_BYTES_MAX, on_too_large: OnTooLarge | None = None
-) -> Iterator[Fields]:
+def iter_fields(batch: BatchView, max_bytes: int = INT32_MAX) -> Iterator[Fields]:
     """The records of a batch, some at a time, field by field: for whoever makes objects of another kind of them.
 
-    CorruptRecord for any flaw, which may be after good records; records that are too large as in `iter_pieces`."""
-    base, numpy = base_of(batch), _numpy()
-    for payload, count in iter_pieces(batch, record_bytes_max, on_too_large):
-        for part in iter_parts(payload, count, base, run_rows_min=_RUN_ROWS_MIN, rows_max=_ROWS_MAX, numpy=numpy):
-            yield part.fields()
+    CorruptRecord for any flaw, which may be after good records, or for inflating past `max_bytes`."""
+    payload, count = batch.payload(max_bytes), batch.record_count
+    parts = iter_parts(payload, count, base_of(batch), run_rows_min=_RUN_ROWS_MIN, rows_max=_ROWS_MAX, numpy=_numpy())
+    return (part.fields() for part in parts)
 
 
 @cache

@@ -14,7 +14,13 @@ from typing import Final, NamedTuple, TypeAlias
 from minikafka.protocol.compression import decompress
 from minikafka.protocol.errors import CorruptRecord, InflatesTooFar, RecordTooLarge
 from minikafka.protocol.records.batch import BatchView
-from minikafka.protocol.records.layout import CODEC_MASK, HEADER_BYTES, RECORD_BYTES_MAX
+from minikafka.protocol.records.layout import (
+    CODEC_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    RECORD_BYTES_MAX,
+)
 from minikafka.protocol.streams import inflate
 from minikafka.protocol.varint import read_varint, read_varlong
 
@@ -29,6 +35,8 @@ class Piece(NamedTuple):
 
     payload: bytes
     rows: int
+    last_offset_delta: int
+    """Of the last record; of the batch where that was not taken apart."""
 
 
 def iter_pieces(
@@ -40,14 +48,41 @@ def iter_pieces(
     """
     stored, count = batch.data[HEADER_BYTES:], batch.record_count
     if not batch.attributes & CODEC_MASK or (not stored and not count):
-        yield Piece(bytes(stored), count)
+        yield Piece(bytes(stored), count, batch.last_offset_delta)
         return
     try:
         whole = decompress(batch.compression, stored, min(WHOLE_BYTES_MAX, record_bytes_max))
     except InflatesTooFar:
         yield from _cut(batch, record_bytes_max, on_too_large)
     else:
-        yield Piece(whole, count)
+        yield Piece(whole, count, batch.last_offset_delta)
+
+
+def iter_plain_batches(
+    batch: BatchView, record_bytes_max: int = RECORD_BYTES_MAX, on_too_large: OnTooLarge | None = None
+) -> Iterator[BatchView]:
+    """The same as batches that are not compressed, for readers of batches. The CRC is for the original and not set."""
+    for payload, count, last_offset_delta in iter_pieces(batch, record_bytes_max, on_too_large):
+        data = bytearray(HEADER_BYTES)
+        HEADER.pack_into(
+            data,
+            0,
+            batch.base_offset,
+            HEADER_BYTES + len(payload) - LENGTH_OVERHEAD_BYTES,
+            batch.leader_epoch,
+            batch.magic,
+            0,
+            batch.attributes & ~CODEC_MASK,
+            last_offset_delta,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            count,
+        )
+        data += payload
+        yield BatchView(data)
 
 
 def _cut(batch: BatchView, record_bytes_max: int, on_too_large: OnTooLarge | None) -> Iterator[Piece]:
@@ -60,9 +95,9 @@ def _cut(batch: BatchView, record_bytes_max: int, on_too_large: OnTooLarge | Non
         dropping -= dropped
         held += memoryview(data)[dropped:]
         while left and not dropping:
-            count, end = _whole_records(held, left, record_bytes_max)
+            count, last, end = _whole_records(held, left, record_bytes_max)
             if count:
-                yield Piece(bytes(memoryview(held)[:end]), count)
+                yield Piece(bytes(memoryview(held)[:end]), count, _offset_delta(held, last))
                 del held[:end]
                 left -= count
             found = _first_too_large(batch, held, record_bytes_max) if left else None
@@ -81,9 +116,9 @@ def _cut(batch: BatchView, record_bytes_max: int, on_too_large: OnTooLarge | Non
         raise CorruptRecord(f"{len(held)} bytes left after the last record")
 
 
-def _whole_records(held: bytearray, count_max: int, record_bytes_max: int) -> tuple[int, int]:
-    """How many records are there from the start that are whole and not too large, and where they end."""
-    pos = count = 0
+def _whole_records(held: bytearray, count_max: int, record_bytes_max: int) -> tuple[int, int, int]:
+    """How many records are there from the start that are whole and not too large; where the last begins and ends."""
+    pos = count = last = 0
     end = len(held)
     try:
         while count < count_max:
@@ -92,12 +127,19 @@ def _whole_records(held: bytearray, count_max: int, record_bytes_max: int) -> tu
                 raise CorruptRecord(f"a record has a length of {size}")
             if body + size > end or size > record_bytes_max:
                 break
-            pos = body + size
+            last, pos = pos, body + size
             count += 1
     except IndexError:
         # The rest of the length has not been inflated yet.
         pass
-    return count, pos
+    return count, last, pos
+
+
+def _offset_delta(held: bytearray, pos: int) -> int:
+    """Of the record that begins there; IndexError if it is not there as far as that."""
+    _, body = read_varint(held, pos)
+    _, pos = read_varlong(held, body + 1)
+    return read_varint(held, pos)[0]
 
 
 def _first_too_large(batch: BatchView, held: bytearray, record_bytes_max: int) -> tuple[RecordTooLarge, int] | None:
@@ -106,8 +148,7 @@ def _first_too_large(batch: BatchView, held: bytearray, record_bytes_max: int) -
         size, body = read_varint(held, 0)
         if size <= record_bytes_max:
             return None
-        _, pos = read_varlong(held, body + 1)
-        delta, _ = read_varint(held, pos)
+        delta = _offset_delta(held, 0)
     except IndexError:
         return None
     return RecordTooLarge(batch.base_offset + delta, size, record_bytes_max), body + size

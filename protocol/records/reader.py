@@ -46,7 +46,7 @@ def iter_records(
         if max_bytes is not None:
             raise
         pieces = iter_pieces(batch, record_bytes_max, on_too_large)
-        return chain.from_iterable(read_payload(payload, count, base) for payload, count in pieces)
+        return chain.from_iterable(read_payload(payload, count, base) for payload, count, _ in pieces)
     return read_payload(payload, count, base)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from minikafka.client.structs import TopicPartition
-from minikafka.protocol.records import read_columns
+from minikafka.protocol.records import iter_columns
 from minikafka.spark_jobs.catalog import LossPolicy
 from minikafka.spark_jobs.committed import Aborted
 from minikafka.spark_jobs.direct.batches import iter_batches, map_segments
@@ -142,11 +142,12 @@ def _first_at(replica: Replica, timestamp_ms: int, end: int) -> int | None:
     for batch in iter_batches(later, start, end):
         if batch.max_timestamp < timestamp_ms or batch.is_control:
             continue
-        columns = read_columns(batch)
-        offsets = np.asarray(columns.offsets, np.int64)
-        fits = (np.asarray(columns.timestamps_ms, np.int64) >= timestamp_ms) & (offsets >= start) & (offsets < end)
-        if fits.any():
-            return int(offsets[int(fits.argmax())])
+        # A record that is too large to be looked into is left out here; reading says so.
+        for columns in iter_columns(batch, on_too_large=lambda _: None):
+            offsets = np.asarray(columns.offsets, np.int64)
+            fits = (np.asarray(columns.timestamps_ms, np.int64) >= timestamp_ms) & (offsets >= start) & (offsets < end)
+            if fits.any():
+                return int(offsets[int(fits.argmax())])
     return None
 
 

@@ -44,6 +44,8 @@ class DirectBatchReader(DataSourceReader):
             partition.wanted,
             include_headers=self._options.include_headers,
             check_crcs=self._options.config.check_crcs,
+            record_bytes_max=self._options.config.max_record_bytes,
+            policy=LossPolicy(self._options.fail_on_data_loss),
         )
 
 

@@ -13,6 +13,7 @@ from minikafka.client.config import ClientConfig
 from minikafka.client.errors import ConfigError
 from minikafka.client.options import kafka_names, option
 from minikafka.client.producer.config import ProducerConfig
+from minikafka.protocol.records import RECORD_BYTES_MAX
 from minikafka.spark_jobs.errors import BadOption
 
 PREFIX: Final = "kafka."
@@ -62,6 +63,8 @@ class ReaderConfig(ClientConfig):
         4 << 20, "max.partition.fetch.bytes", "fetch.message.max.bytes", "message.max.bytes", low=1
     )
     """How much is asked for at a time. The next answer is on its way while one is read, so up to two are in memory."""
+    max_record_bytes: int = option(RECORD_BYTES_MAX, "max.record.bytes", low=1)
+    """Larger records are not read: an error, or with failOnDataLoss=false a warning. Compressed ones only."""
     check_crcs: bool = option(True, "check.crcs")
     isolation_level: str = option("read_uncommitted", choices=ISOLATION_LEVELS)
     group_id: str | None = option(None)

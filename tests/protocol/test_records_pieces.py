@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.protocol.compression import Compression, compress
 from minikafka.protocol.errors import CorruptRecord, RecordTooLarge
-from minikafka.protocol.records import BatchBuilder, BatchView, Record, iter_columns, iter_fields, iter_records
+from minikafka.protocol.records import BatchBuilder, BatchView, iter_columns, iter_plain_batches, iter_records
 from minikafka.protocol.records.builder import recompress_in_pieces
 from minikafka.protocol.records.pieces import WHOLE_BYTES_MAX, iter_pieces
 from tests.storage.batches import make_batch
@@ -47,7 +47,9 @@ def test_readers_see_the_same_records() -> None:
     columns = [*iter_columns(batch)]
     assert len(columns) > 5
     assert [record for part in columns for record in part.records()] == records
-    assert [Record(*row) for part in iter_fields(batch) for row in zip(*part, strict=True)] == records
+    plain = [*iter_plain_batches(batch)]
+    assert len(plain) > 5 and [record for part in plain for record in iter_records(part)] == records
+    assert [part.next_offset for part in plain] == [[*iter_records(part)][-1].offset + 1 for part in plain]
 
 
 def test_memory_is_that_of_a_piece() -> None:

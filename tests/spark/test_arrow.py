@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.protocol.records import BatchBuilder, BatchView, Compression, iter_records
+from minikafka.spark_jobs.catalog import LossPolicy
 from minikafka.spark_jobs.committed import Aborted, Visibility
-from minikafka.spark_jobs.errors import LogNotReadable
+from minikafka.spark_jobs.errors import DataLoss, LogNotReadable
 from minikafka.spark_jobs.planning import OffsetRange
 from minikafka.spark_jobs.rows import arrow_batches
 
@@ -153,3 +154,35 @@ def test_an_aborted_transaction_ends_though_its_marker_is_gone() -> None:
     batch = transactional_batch(20)
     assert Visibility([Aborted(5, 3, 9), Aborted(5, 10, 19)]).shows(batch)
     assert not Visibility([Aborted(5, 3, 9), Aborted(5, 20, 25)]).shows(batch)
+
+
+def test_batch_of_any_size_is_read_in_pieces() -> None:
+    samples: list[Sample] = [(number, b"k", bytes(1 << 20), []) for number in range(20)]
+    batch = build(samples, 100, Compression.ZSTD)
+    wanted = OffsetRange("t", 0, 103, 119)
+    made = [*arrow_batches([batch], wanted, include_headers=False, check_crcs=True)]
+    assert len(made) > 2
+    assert [offset for part in made for offset in part.column("offset").to_pylist()] == [*range(103, 119)]
+    assert {len(value) for part in made for value in part.column("value").to_pylist()} == {1 << 20}
+
+
+def test_record_above_the_limit_fails_or_is_left_out() -> None:
+    sizes = [10, 12 << 20, 10, 9 << 20, 10]
+    batch = build([(0, b"k", bytes(size), []) for size in sizes], 100, Compression.ZSTD)
+
+    def offsets(start: int, *, fails: bool) -> list[int]:
+        made = arrow_batches(
+            [batch],
+            OffsetRange("t", 0, start, 105),
+            include_headers=False,
+            check_crcs=True,
+            record_bytes_max=10 << 20,
+            policy=LossPolicy(fails),
+        )
+        return [offset for part in made for offset in part.column("offset").to_pylist()]
+
+    with pytest.raises(DataLoss, match=r"t-0 at offset 101 .*kafka\.max\.record\.bytes"):
+        offsets(100, fails=True)
+    assert offsets(100, fails=False) == [100, 102, 103, 104]
+    # One that was not asked for is no trouble.
+    assert offsets(102, fails=True) == [102, 103, 104]
