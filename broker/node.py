@@ -319,6 +319,8 @@ class Broker:
             await _cancel(self._tasks)
         if self._upkeep is not None:
             await self._upkeep.stop()
+        if self._link is not None:
+            self._link.close()
         if self.context is not None:
             await self.context.partitions.wait_idle()
             log_dirs, broker_epoch = self.context.partitions.log_dirs, self.context.membership.last_epoch

@@ -234,7 +234,7 @@ async def damage_below_the_recovery_point() -> None:
     await cluster.until(lambda: cluster.recovery_point_on_disk(F) == 2)
     cluster.kill(F)
     await cluster.until_in_sync(L)
-    cluster.nodes[F].flip_bit(f"/data/{TOPIC}-0/00000000000000000000.log", 70)
+    cluster.nodes[F].disk.flip_bit(f"/data/{TOPIC}-0/00000000000000000000.log", 70)
     await cluster.boot(F)
     await cluster.wait(20)
     must(cluster.state().isr == (L,), "a damaged replica is in sync")

@@ -115,15 +115,6 @@ class SimBroker:
         await self.coord.start()
         return self.coord
 
-    def flip_bit(self, path: str, position: int) -> None:
-        """A bit of a file goes bad."""
-        file = self.disk.open(path)
-        data = bytearray(file.read(0, file.size()))
-        data[position] ^= 1
-        file.truncate(0)
-        file.append((data,))
-        file.close()
-
     def end(self) -> SimCoord | None:
         """The process is no more."""
         self.process.kill()

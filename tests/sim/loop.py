@@ -7,9 +7,9 @@ A process is everything that was begun by it: callbacks, timers and tasks inheri
 that is killed nothing is ever called again, no `finally` either, as after kill -9. What is due in one that is paused
 waits until it is resumed, as after SIGSTOP. Whatever belongs to no process is the simulation itself.
 
-`trace` is a checksum of the callbacks in their order (when each was called, by which process, its name, and how many
-more were due) and of the bytes that the network delivers. What a callback does to a disk or to ZooKeeper is in it only
-as far as other callbacks or messages follow from it.
+`trace` is a checksum of the callbacks in their order (the moment, whose it was, its name, and how many more were due)
+and of the bytes that the network delivers. What a callback does to a disk or to ZooKeeper is in it only as far as
+other callbacks or messages follow from it.
 
 With `shuffle`, callbacks that are due at the same moment are called in random order, as far as asyncio promises none:
 those that were scheduled in one turn stay in order within their process.
@@ -27,7 +27,8 @@ from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum, auto
 from random import Random
-from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakKeyDictionary
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -46,17 +47,64 @@ class _State(Enum):
     DEAD = auto()
 
 
+class _Handle(asyncio.Handle):
+    """A callback, and whose it is. Made with fewer questions than its base asks: there are tens of thousands a run."""
+
+    __slots__ = ("process",)
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[object, ...], loop: SimLoop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self.process: Process | None = self._context.get(_process)
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same, for later."""
+
+    __slots__ = ("process",)
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        loop: SimLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+        self.process: Process | None = self._context.get(_process)
+
+
+_Due: TypeAlias = _Handle | _Timer
+
+
 class Process:
     """See the module's description."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.tags: dict[str, bytes] = {}
         self._state = _State.RUNNING
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
         self._loop = loop
         # What was due while it was paused, in order.
-        self._due: list[asyncio.Handle] = []
+        self._due: list[_Due] = []
         self.context = copy_context()
         self.context.run(_process.set, self)
 
@@ -73,7 +121,7 @@ class Process:
         if self._state is _State.RUNNING:
             self.context.copy().run(call, *args)
         elif self._state is _State.PAUSED:
-            self._due.append(asyncio.Handle(call, args, self._loop, self.context.copy()))
+            self._due.append(_Handle(call, args, self._loop, self.context.copy()))
 
     def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
         return self.context.copy().run(lambda: self._loop.create_task(work, name=f"{self.name}: {name}"))
@@ -93,9 +141,9 @@ class Process:
         self._state = _State.RUNNING
         due, self._due = self._due, []
         for handle in due:
-            self._loop.put(self, handle)
+            self._loop.put(handle)
 
-    def admits(self, handle: asyncio.Handle) -> bool:
+    def admits(self, handle: _Due) -> bool:
         """Whether a callback is to be called now."""
         if self._state is _State.PAUSED:
             self._due.append(handle)
@@ -124,10 +172,12 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._queue: deque[tuple[Process | None, asyncio.Handle]] = deque()
-        self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
+        self._queue: deque[_Due] = deque()
+        self._timers: list[tuple[float, int, _Timer]] = []
         self._numbers = itertools.count()
         self._is_over = False
+        self._tags: dict[str, bytes] = {}
+        self._owners: WeakKeyDictionary[asyncio.Task[Any], Process | None] = WeakKeyDictionary()
         self.steps = 0
         self.remains: set[asyncio.Task[Any]] = set()
         self.faults: list[str] = []
@@ -158,26 +208,37 @@ class SimLoop(asyncio.BaseEventLoop):
                 raise Stuck("nothing is due any more")
             self._now = max(self._now, self._timers[0][0])
             while self._timers and self._timers[0][0] <= self._now:
-                _, _, process, timer = heapq.heappop(self._timers)
-                self._queue.append((process, timer))
+                timer = heapq.heappop(self._timers)[2]
+                if not timer._cancelled:
+                    self._queue.append(timer)
+            self.note(repr(self._now).encode())
             if self.shuffle is not None and len(self._queue) > 1:
                 self._mix(self.shuffle)
-        limit = self.steps + STEPS_AT_ONCE_MAX
-        while self._queue:
-            process, handle = self._queue.popleft()
-            if not handle._cancelled and (process is None or process.admits(handle)):
-                self.steps += 1
-                self.note(f"{self._now:.9f} {len(self._queue)} {process and process.name} {_name_of(handle)}".encode())
-                handle._run()
+        queue, limit = self._queue, self.steps + STEPS_AT_ONCE_MAX
+        while queue:
+            handle = queue.popleft()
+            if handle._cancelled or not (handle.process is None or handle.process.admits(handle)):
+                continue
+            self.steps += 1
+            self.trace = zlib.crc32(self._tag(handle), self.trace ^ len(queue))
+            handle._run()
             if self.steps > limit:
                 raise Stuck(f"no time passes any more, last came {handle!r}")
 
+    def _tag(self, handle: _Due) -> bytes:
+        name, process = _name_of(handle), handle.process
+        tags = self._tags if process is None else process.tags
+        tag = tags.get(name)
+        if tag is None:
+            tag = tags[name] = f"{process and process.name} {name}".encode()
+        return tag
+
     def _mix(self, rng: Random) -> None:
         """Timers of different processes that are due together have no order."""
-        turns: dict[Process | None, deque[tuple[Process | None, asyncio.Handle]]] = {}
-        for item in self._queue:
-            turns.setdefault(item[0], deque()).append(item)
-        owners = [item[0] for item in self._queue]
+        turns: dict[Process | None, deque[_Due]] = {}
+        for handle in self._queue:
+            turns.setdefault(handle.process, deque()).append(handle)
+        owners = [handle.process for handle in self._queue]
         rng.shuffle(owners)
         self._queue = deque(turns[owner].popleft() for owner in owners)
 
@@ -197,7 +258,22 @@ class SimLoop(asyncio.BaseEventLoop):
         self._queue.clear()
         self._timers.clear()
 
+    def tasks_of(self, process: Process) -> list[asyncio.Task[Any]]:
+        """What a process has begun and not ended."""
+        return [task for task in asyncio.all_tasks(self) if self._owners.get(task) is process]
+
     # ------------------------------------------------------------------------------------- what asyncio asks
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, _T] | Coroutine[Any, Any, _T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[_T]:
+        task = super().create_task(coro, name=name, context=context)
+        self._owners[task] = _process.get() if context is None else context.get(_process)
+        return task
 
     def time(self) -> float:
         return self._now
@@ -205,8 +281,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._queue.append((_process_of(context), handle))
+        handle = _Handle(callback, args, self, context)
+        self._queue.append(handle)
         return handle
 
     def call_at(
@@ -216,8 +292,8 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._numbers), _process_of(context), timer))
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 
     def call_later(
@@ -253,9 +329,9 @@ class SimLoop(asyncio.BaseEventLoop):
 
         return self.create_task(run())
 
-    def put(self, process: Process, handle: asyncio.Handle) -> None:
+    def put(self, handle: _Due) -> None:
         """What was due once is due now."""
-        self._queue.append((process, handle))
+        self._queue.append(handle)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """It is passed over when its time comes."""
@@ -265,13 +341,9 @@ class SimLoop(asyncio.BaseEventLoop):
             self.faults.append(f"{context.get('message')}: {context.get('exception')!r}")
 
 
-def _process_of(context: Context | None) -> Process | None:
-    return _process.get() if context is None else context.get(_process)
-
-
-def _name_of(handle: asyncio.Handle) -> str:
+def _name_of(handle: _Due) -> str:
     """Of a task the function that it runs; numbers of tasks differ between runs in one interpreter."""
-    callback: Any = handle._callback  # type: ignore[attr-defined]
+    callback: Any = handle._callback
     owner = getattr(callback, "__self__", None)
     named = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
     return getattr(named, "__qualname__", "")

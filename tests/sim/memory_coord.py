@@ -213,6 +213,9 @@ class MemoryCoord(SessionDesk):
 
     # What a Coord does
 
+    def _find(self, session_id: int, path: str) -> Node | None:
+        return self._server.find(session_id, path)
+
     def _watch(self, path: str, waker: Waker | None, *, of_children: bool = False) -> None:
         if waker is not None:
             self._server.watch(self._session_id, path, self._notify, of_children=of_children)
@@ -225,7 +228,7 @@ class MemoryCoord(SessionDesk):
             self.arm(path, waker)
 
         def act(session_id: int) -> Node:
-            node = self._server.find(session_id, path)
+            node = self._find(session_id, path)
             self._watch(path, waker, of_children=kind == "children" and node is not None)
             if node is None:
                 raise NoNode(path)

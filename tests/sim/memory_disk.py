@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple, TypeAlias
@@ -63,6 +64,7 @@ class MemoryDisk:
         self._tree = Tree(DirNode() if root is None else root)
         self._faults: list[Fault] = []
         self._locked: set[FileNode] = set()
+        self._open_files: Counter[tuple[str, FileNode]] = Counter()
         self._power_cut_at: int | None = None
 
     # Trouble
@@ -99,6 +101,7 @@ class MemoryDisk:
             node.forget_maps(self.op_count)
         self.generation += 1
         self._locked.clear()
+        self._open_files.clear()
 
     def settle(self) -> None:
         """Bring everything to disk, as if all had been idle for a while."""
@@ -119,6 +122,38 @@ class MemoryDisk:
             disk = MemoryDisk(self.capacity_bytes, root)
             disk.now_ms = self.now_ms
             yield disk
+
+    def paths(self) -> list[str]:
+        """All files, sorted."""
+        found: list[str] = []
+        rest: list[tuple[str, DirNode]] = [("", self._tree.root)]
+        while rest:
+            above, directory = rest.pop()
+            for name, node in directory.entries.items():
+                if isinstance(node, DirNode):
+                    rest.append((f"{above}/{name}", node))
+                else:
+                    found.append(f"{above}/{name}")
+        return sorted(found)
+
+    def on_close(self, path: str, node: FileNode) -> None:
+        self._open_files[path, node] -= 1
+
+    def open_paths(self) -> list[str]:
+        """The files that the process has opened and not closed, save those that have been renamed since.
+
+        Segments that have left their log are renamed, and stay open until they are deleted after a while.
+        """
+        still = [key for key, count in self._open_files.items() if count > 0]
+        return sorted(path for path, node in still if self._tree.find(path) is node)
+
+    def peek(self, path: str) -> bytes:
+        """What a file contains; no process reads it."""
+        return self._tree.file(path).contents()
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """A bit goes bad where it is stored, and where it is held in memory."""
+        self._tree.file(path).flip_bit(position, bit)
 
     def record(self, kind: str, path: str, position: int = 0, size: int = 0) -> Fault | None:
         """Note an operation; raises if it is to fail at once, returns a fault that comes in the middle of an append."""
@@ -143,7 +178,9 @@ class MemoryDisk:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         self.record("open", path)
-        return MemoryFile(self, path, self._open(path, create), read_only)
+        node = self._open(path, create)
+        self._open_files[path, node] += 1
+        return MemoryFile(self, path, node, read_only)
 
     def _open(self, path: str, create: bool) -> FileNode:
         if create and self._tree.find(path) is None:
@@ -315,12 +352,16 @@ class MemoryFile:
 
     def release(self) -> None:
         self._holders -= 1
-        if self._is_closing and not self._holders:
-            self._generation = None
+        self._close_unless_held()
 
     def close(self) -> None:
         self._is_closing = True
-        if not self._holders:
+        self._close_unless_held()
+
+    def _close_unless_held(self) -> None:
+        if self._is_closing and not self._holders and self._generation is not None:
+            if self._generation == self._disk.generation:
+                self._disk.on_close(self._path, self._node)
             self._generation = None
 
 

@@ -130,6 +130,8 @@ class MemoryZooKeeper:
         self._sessions: dict[int, Callable[[], None]] = {}
         self._last_session_id = 0
         self._watches: dict[tuple[bool, str], dict[int, Notify]] = {}
+        self.listeners: list[Callable[[str, Node | None], None]] = []
+        """Whoever wants to know of every change, at once: the simulation itself."""
 
     # Sessions
 
@@ -195,6 +197,8 @@ class MemoryZooKeeper:
                 self.nodes.pop(path, None)
             else:
                 self.nodes[path] = node
+            for listener in self.listeners:
+                listener(path, node)
         self._notify(transaction)
         return tuple(results)
 

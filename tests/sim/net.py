@@ -95,13 +95,19 @@ class Network:
             if (end.peer.host, end.host, end.client) == (source, target, client):
                 end.is_stalled = True
 
-    def reset(self, one: str, other: str) -> None:
-        """Break all connections between two hosts; both ends notice."""
+    def reset(self, one: str, other: str, *, loses: bool = False) -> None:
+        """Break all connections between two hosts; both ends notice. With `loses` what is on its way never arrives."""
         for end in [each for each in self._ends if {each.host, each.peer.host} == {one, other}]:
+            if loses:
+                end.drop_coming()
             end.receive(_Mark.RESET)
 
     def lose(self, host: str, *, power: bool) -> None:
         """The processes of a host are gone; without power there is nobody who resets their connections."""
+        for end in self._ends:
+            if end.peer.host == host and not self.is_open(host, end.host, end.client):
+                # Nobody sends it again.
+                end.drop_coming()
         if power:
             self._without_power.add(host)
         for key in [each for each in self.ports if each[0] == host]:
@@ -142,6 +148,12 @@ class Network:
     def join(self, dialling: End, accepting: End) -> None:
         dialling.peer, accepting.peer = accepting, dialling
         self._ends[dialling] = self._ends[accepting] = None
+
+    def left_of(self, host: str) -> list[str]:
+        """Ports that are open and connections that lead to others, at a host."""
+        ports = [f"port {number} open" for name, number in self.ports if name == host]
+        ends = [end for end in self._ends if end.host == host]
+        return ports + [f"a connection of {end.client} to {end.peer.host} open" for end in ends]
 
     def forget(self, end: End) -> None:
         self._ends.pop(end, None)
@@ -244,6 +256,9 @@ class End(asyncio.Transport):
         self._call_at(self._network.loop.time(), accept)
 
     # ------------------------------------------------------------------------------------------- receiving
+
+    def drop_coming(self) -> None:
+        self._coming.clear()
 
     def receive(self, item: bytes | _Mark) -> None:
         """Something was sent to this end."""

@@ -75,6 +75,16 @@ class FileNode:
         self.pending.append(Write(at, position, data))
         self.used_bytes += len(data)
 
+    def flip_bit(self, position: int, bit: int) -> None:
+        for contents in (self.buffer, self.durable, self._known):
+            if contents is not None and position < len(contents):
+                contents[position] ^= 1 << bit
+        for change in self.pending:
+            if isinstance(change, Write) and change.position <= position < change.position + len(change.data):
+                data = bytearray(change.data)
+                data[position - change.position] ^= 1 << bit
+                change.data = bytes(data)
+
     def resize(self, at: int, size: int) -> None:
         if size > len(self.buffer):
             self._move(max(size, 2 * len(self.buffer)))

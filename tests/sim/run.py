@@ -89,7 +89,7 @@ def report(found: list[Result], commit: str, profile: str) -> str:
     counted = [each for each in found if each.counted]
     bad = [each for each in found if each.violations]
     cpu_seconds = sum(each.cpu_seconds for each in found) or 1.0
-    permitted = sum(each.permits_loss for each in found)
+    permitted = sum(bool(each.permitted) for each in found)
     lines = [
         f"commit {commit}, profile {profile}: {len(found)} seeds, {len(counted)} count, {len(bad)} with violations",
         f"permitted losses in {100 * permitted / max(1, len(found)):.1f} % of the seeds",

@@ -17,7 +17,7 @@ _TRACE = "import sys; from tests.sim.run import run_seed; print(run_seed(4, sys.
 
 
 def result(seed: int, *violations: str) -> Result:
-    return Result(seed, list(violations), 1, {"acked": 100, "committed": 1}, {"kill": 1}, False, 1.0, 20.0)
+    return Result(seed, list(violations), 1, {"acked": 100, "committed": 1}, {"kill": 1}, {}, 1.0, 20.0)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_failure_line_says_how_to_replay() -> None:
 
 
 def test_report_counts_faults_and_losses() -> None:
-    text = report([result(1), result(2, "lost: 5")._replace(permits_loss=True)], "abc", "full")
+    text = report([result(1), result(2, "lost: 5")._replace(permitted={"unclean election": 1})], "abc", "full")
     assert "2 seeds, 2 count, 1 with violations" in text
     assert "50.0 %" in text
     assert "kill 2" in text

@@ -1,49 +1,80 @@
-"""How each kind of fault is injected, and how it ends.
+"""Injecting faults: which broker is hit, how many may be in trouble at the same time, and when it is over.
 
 An injection returns False if it cannot be done now; then it does not count. A host that is in trouble is `ailing` until
 its fault is over, and the plan says how many hosts may be ailing at the same time.
+
+    faults          processes: killed, paused, restarted, without power
+    fault_network   what passes between brokers
+    fault_zookeeper sessions, and what ZooKeeper says
+    fault_disks     disks and clocks
+    admin           what operators ask for
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from random import Random
+from typing import Any, NamedTuple
 
-from minikafka.storage.errors import StorageError
-from tests.sim.campaign.losses import PowerLog
+from minikafka.broker.zookeeper.topic_nodes import StateNode, state_path
+from tests.sim.campaign.losses import Losses
 from tests.sim.campaign.plan import BROKERS, Fault, Plan
 from tests.sim.client import host_of
 from tests.sim.cluster import SimCluster
-from tests.sim.memory_disk import Op
 
-_CLIENTS = ("", "follower", "controller", "broker")
-_HOUR_MS = 3_600_000
+_LED = (("t", 0), ("t", 1), ("x", 0), ("x", 1))
+_COORDINATED = (("__consumer_offsets", 0), ("__transaction_state", 0))
+
+
+class Hit(NamedTuple):
+    """Whom a fault hits, and for how long."""
+
+    broker: int
+    seconds: float
 
 
 class Injector:
     """See the module's description."""
 
-    def __init__(self, cluster: SimCluster, plan: Plan, power: PowerLog) -> None:
+    def __init__(self, cluster: SimCluster, plan: Plan, losses: Losses) -> None:
         self.cluster = cluster
         self.plan = plan
-        self.power = power
+        self.losses = losses
         self.counts: Counter[str] = Counter()
         self.ailing: set[int] = set()
-        self.failed_boots: list[str] = []
-        self.is_storm = True
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def inject(self, fault: Fault) -> None:
-        method: Callable[[Fault, Random], bool] = getattr(self, f"_{fault.kind}")
-        if method(fault, Random(fault.salt)):
+        rng = Random(fault.salt)
+        hit = Hit(self._broker(fault.target, rng), fault.seconds)
+        method: Callable[[Hit, Random], bool] = getattr(self, f"_{fault.kind}")
+        if method(hit, rng):
             self.counts[fault.kind] += 1
 
-    # ------------------------------------------------------------------------------------------------ helpers
+    # --------------------------------------------------------------------------------------------------- whom
+
+    def _broker(self, target: str, rng: Random) -> int:
+        """The broker that has a role now; any if nobody has it."""
+        someone = rng.choice(BROKERS)
+        if target == "controller":
+            return self.cluster.controller_id or someone
+        partition = rng.choice(_COORDINATED if target == "coordinator" else _LED)
+        leader = self.leader(*partition)
+        if target == "follower" and leader > 0:
+            return rng.choice([broker_id for broker_id in BROKERS if broker_id != leader])
+        return leader if target in ("leader", "coordinator") and leader > 0 else someone
+
+    def leader(self, topic: str, index: int) -> int:
+        path = state_path(topic, index)
+        node = self.cluster.zookeeper.nodes.get(path)
+        return -1 if node is None else StateNode.decode(path, node.data).leader
+
+    def _other(self, broker_id: int, rng: Random) -> int:
+        return rng.choice([other for other in BROKERS if other != broker_id])
 
     def _take(self, broker_id: int) -> bool:
         """Mark a healthy host as ailing, if there may be one more."""
@@ -53,18 +84,20 @@ class Injector:
         self.ailing.add(broker_id)
         return True
 
-    def _later(self, fault: Fault, heal: Callable[[], object]) -> bool:
+    def _later(self, hit: Hit, heal: Callable[[], object]) -> bool:
         def end() -> None:
             heal()
-            self.ailing.discard(fault.broker)
+            self.ailing.discard(hit.broker)
 
-        self._loop.call_later(fault.seconds, end)
+        self._loop.call_later(hit.seconds, end)
         return True
 
-    def spawn(self, work: object) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    # ---------------------------------------------------------------------------------------------- processes
 
     def boot(self, broker_id: int) -> None:
         if not self.cluster.nodes[broker_id].is_running:
@@ -74,180 +107,94 @@ class Injector:
         """Start a broker again that cannot start, as a supervisor would."""
         await asyncio.wait([booting])
         if not booting.cancelled() and booting.exception() is not None:
-            self.failed_boots.append(repr(booting.exception()))
-            self.cluster.kill(broker_id)
+            self.counts["failed boots"] += 1
+            self.kill(broker_id)
             await asyncio.sleep(1)
             self.boot(broker_id)
 
-    # ---------------------------------------------------------------------------------------------- processes
+    def may_stop(self, broker_id: int, *, loses: bool = False, is_damage: bool = False) -> bool:
+        """Whether the plan lets a host stop now that may lose something by it."""
+        return self.plan.permits == "overlap" or self.losses.is_safe(broker_id, loses=loses, is_damage=is_damage)
 
-    def _kill(self, fault: Fault, rng: Random) -> bool:
-        if not self._take(fault.broker):
-            return False
-        self.cluster.kill(fault.broker)
-        return self._later(fault, lambda: self.boot(fault.broker))
-
-    def _power(self, fault: Fault, rng: Random) -> bool:
-        is_safe = self.plan.durability == "fsync" or self.plan.overlaps or self.power.all_are_back()
-        if not is_safe or not self._take(fault.broker):
-            return False
-        self.power.lost(fault.broker)
-        self.cluster.kill(fault.broker, power=True, rng=rng if rng.random() < 0.5 else None)
-        return self._later(fault, lambda: self.boot(fault.broker))
-
-    def _pause(self, fault: Fault, rng: Random) -> bool:
-        if not self._take(fault.broker):
-            return False
-        self.cluster.pause(fault.broker)
-        return self._later(fault, lambda: self.cluster.resume(fault.broker))
-
-    def _restart(self, fault: Fault, rng: Random) -> bool:
-        if not self._take(fault.broker):
-            return False
-        self.spawn(self._stop_and_boot(fault))
-        return True
-
-    async def _stop_and_boot(self, fault: Fault) -> None:
-        # A broker that is still starting cannot be stopped in good order.
-        with suppress(TimeoutError):
-            await self.cluster.stop(fault.broker)
-        if self.cluster.nodes[fault.broker].is_running:
-            self.cluster.kill(fault.broker)
-        self._later(fault, lambda: self.boot(fault.broker))
-
-    # ------------------------------------------------------------------------------------------------ network
-
-    def _cut(self, fault: Fault, rng: Random) -> bool:
-        other = rng.choice([each for each in BROKERS if each != fault.broker])
-        self.cluster.cut(fault.broker, other)
-        self._loop.call_later(fault.seconds, self.cluster.heal, fault.broker, other)
-        return True
-
-    def _cut_one_way(self, fault: Fault, rng: Random) -> bool:
-        other = rng.choice([each for each in BROKERS if each != fault.broker])
-        way = (host_of(fault.broker), host_of(other), rng.choice(_CLIENTS))
-        self.cluster.network.cut(*way)
-        self._loop.call_later(fault.seconds, self.cluster.network.heal, *way)
-        return True
-
-    def _isolate(self, fault: Fault, rng: Random) -> bool:
-        self.cluster.isolate(fault.broker)
-        self._loop.call_later(fault.seconds, self.cluster.network.heal_all)
-        return True
-
-    def _reset(self, fault: Fault, rng: Random) -> bool:
-        other = rng.choice([each for each in BROKERS if each != fault.broker])
-        self.cluster.network.reset(host_of(fault.broker), host_of(other))
-        return True
-
-    def _slow_channel(self, fault: Fault, rng: Random) -> bool:
-        """What the controller has to say is held back, so that later news is coalesced with it."""
-        controller_id = self.cluster.controller_id
-        if controller_id is None or controller_id == fault.broker:
-            return False
-        way = (host_of(controller_id), host_of(fault.broker), "controller")
-        self.cluster.network.cut(*way)
-        self._loop.call_later(min(fault.seconds, 1.5), self.cluster.network.heal, *way)
-        return True
-
-    # ---------------------------------------------------------------------------------------------- ZooKeeper
-
-    def _cut_zookeeper(self, fault: Fault, rng: Random) -> bool:
-        if self.cluster.nodes[fault.broker].coord is None or not self._take(fault.broker):
-            return False
-        self.cluster.cut_zookeeper(fault.broker)
-        return self._later(fault, lambda: self.cluster.heal_zookeeper(fault.broker))
-
-    def _lose_response(self, fault: Fault, rng: Random) -> bool:
-        """The connection breaks at a coming request, before or after ZooKeeper has carried it out."""
-        coord = self.cluster.nodes[fault.broker].coord
-        if coord is None:
-            return False
-        coord.lose_answer(rng.choice(("", "multi", "set", "create")), done=rng.random() < 0.7, skip=rng.randint(0, 3))
-        return True
-
-    def _expire(self, fault: Fault, rng: Random) -> bool:
-        if self.cluster.nodes[fault.broker].coord is None:
-            return False
-        self.cluster.expire(fault.broker)
-        return True
-
-    def _depose(self, fault: Fault, rng: Random) -> bool:
-        if self.cluster.controller_id is None:
-            return False
-        self.cluster.depose_controller()
-        return True
-
-    def _stop_zookeeper(self, fault: Fault, rng: Random) -> bool:
-        if not self.cluster.is_zookeeper_up or self.ailing:
-            return False
-        self.ailing.update(BROKERS)
-        self.cluster.stop_zookeeper()
-        self._loop.call_later(fault.seconds, self._start_zookeeper)
-        return True
-
-    def _start_zookeeper(self) -> None:
-        self.cluster.start_zookeeper()
-        self.ailing.clear()
-
-    # --------------------------------------------------------------------------------------- disks and clocks
-
-    def _slow_disk(self, fault: Fault, rng: Random) -> bool:
-        node = self.cluster.nodes[fault.broker]
-        node.slowness_seconds = rng.choice((0.01, 0.1, 0.5))
-        self._loop.call_later(fault.seconds, setattr, node, "slowness_seconds", 0.0)
-        return True
-
-    def _full_disk(self, fault: Fault, rng: Random) -> bool:
-        if not self._take(fault.broker):
-            return False
-        disk = self.cluster.nodes[fault.broker].disk
-        capacity_bytes = disk.capacity_bytes
-        disk.capacity_bytes = disk.used_bytes() + rng.choice((0, 100, 2_000))
-
-        def heal() -> None:
-            disk.capacity_bytes = capacity_bytes
-            self._replace(fault.broker)
-
-        return self._later(fault, heal)
-
-    def _disk_error(self, fault: Fault, rng: Random) -> bool:
-        if not self._take(fault.broker):
-            return False
-        kind = rng.choice(("append", "sync", "read"))
-
-        def is_due(op: Op) -> bool:
-            return op.kind == kind and op.path.endswith(".log")
-
-        disk = self.cluster.nodes[fault.broker].disk
-        disk.fail(is_due, errno.EIO, written=rng.choice((0, 10)) if kind == "append" else 0)
-
-        def heal() -> None:
-            disk.heal()
-            self._replace(fault.broker)
-
-        return self._later(fault, heal)
-
-    def _failed_dir(self, fault: Fault, rng: Random) -> bool:
-        node = self.cluster.nodes[fault.broker]
-        context = node.broker.context if node.is_running else None
-        found = [] if context is None else sorted(context.partitions.all)
-        if context is None or not found or not self._take(fault.broker):
-            return False
-        partition = context.partitions.all[rng.choice(found)]
-        node.process.run(partition.disk_failure, StorageError("the disk is gone"))
-        return self._later(fault, lambda: self._replace(fault.broker))
-
-    def _replace(self, broker_id: int) -> None:
-        """A log directory that failed is used again only by the next process."""
+    def kill(self, broker_id: int, *, power: bool = False, rng: Random | None = None) -> None:
+        """kill -9, or a loss of power: what was not synced is gone, or with `rng` some of it, in any order and torn."""
+        self.losses.forget_doom(broker_id)
         if self.cluster.nodes[broker_id].is_running:
-            self.cluster.kill(broker_id)
+            self.losses.stopped(broker_id, loses=power)
+            self.cluster.kill(broker_id, power=power, rng=rng)
+
+    def replace_process(self, broker_id: int) -> None:
+        """A log directory that failed is used again only by the next process."""
+        self.kill(broker_id)
         self.boot(broker_id)
 
-    def _clock_hours(self, fault: Fault, rng: Random) -> bool:
-        self.cluster.nodes[fault.broker].clock.jump(rng.choice((-1, 1)) * _HOUR_MS)
+    def _kill(self, hit: Hit, rng: Random) -> bool:
+        if not self.may_stop(hit.broker) or not self._take(hit.broker):
+            return False
+        self.kill(hit.broker)
+        return self._later(hit, lambda: self.boot(hit.broker))
+
+    def _power(self, hit: Hit, rng: Random) -> bool:
+        if not self.may_stop(hit.broker, loses=True) or not self._take(hit.broker):
+            return False
+        self.kill(hit.broker, power=True, rng=_torn(rng))
+        return self._later(hit, lambda: self.boot(hit.broker))
+
+    def _kill_ahead(self, hit: Hit, rng: Random) -> bool:
+        """Its followers get nothing more while clients write; then it dies, and comes back with what only it has."""
+        is_power = rng.random() < 0.3 and self.may_stop(hit.broker, loses=True)
+        if not self.may_stop(hit.broker) or not self._take(hit.broker):
+            return False
+        self.losses.doom(hit.broker)
+        ways = [(host_of(hit.broker), host_of(other), "follower") for other in BROKERS if other != hit.broker]
+        for way in ways:
+            self.cluster.network.cut(*way)
+
+        def die() -> None:
+            loses = is_power and self.may_stop(hit.broker, loses=True)
+            self.kill(hit.broker, power=loses, rng=_torn(rng))
+            for way in ways:
+                self.cluster.network.heal(*way)
+
+        ahead_seconds = rng.uniform(0.05, 0.3)
+        self._loop.call_later(ahead_seconds, die)
+        return self._later(hit._replace(seconds=ahead_seconds + hit.seconds), lambda: self.boot(hit.broker))
+
+    def _pause(self, hit: Hit, rng: Random) -> bool:
+        if not self._take(hit.broker):
+            return False
+        self.cluster.pause(hit.broker)
+        return self._later(hit, lambda: self.cluster.resume(hit.broker))
+
+    def _restart(self, hit: Hit, rng: Random) -> bool:
+        if not self._take(hit.broker):
+            return False
+        self.spawn(self._stop_and_boot(hit))
         return True
 
-    def _clock_days(self, fault: Fault, rng: Random) -> bool:
-        self.cluster.nodes[fault.broker].clock.jump(rng.choice((-3, -1, 1, 3)) * 24 * _HOUR_MS)
+    async def _stop_and_boot(self, hit: Hit) -> None:
+        # A broker that is still starting cannot be stopped in good order.
+        with suppress(TimeoutError):
+            await self.cluster.stop(hit.broker)
+        self.kill(hit.broker)
+        self._later(hit, lambda: self.boot(hit.broker))
+
+    def _roll(self, hit: Hit, rng: Random) -> bool:
+        """Every broker is restarted in good order, one after the other is back."""
+        if self.ailing:
+            return False
+        self.spawn(self._roll_all(rng.sample(BROKERS, len(BROKERS)), min(hit.seconds, 1.0)))
         return True
+
+    async def _roll_all(self, broker_ids: list[int], seconds: float) -> None:
+        for broker_id in broker_ids:
+            if self._take(broker_id):
+                await self._stop_and_boot(Hit(broker_id, seconds))
+                while broker_id in self.ailing:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(0.3)
+
+
+def _torn(rng: Random) -> Random | None:
+    """Half of the time nothing is left but what was synced."""
+    return rng if rng.random() < 0.5 else None

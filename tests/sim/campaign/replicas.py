@@ -15,7 +15,8 @@ from minikafka.protocol.records import iter_records, read_whole_batches
 from tests.sim.cluster import SimCluster
 
 _STATE = "/state"
-COMPACTED = ("__consumer_offsets", "__transaction_state")
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+"""Compacted, by each replica by itself."""
 
 
 def partitions(cluster: SimCluster) -> list[tuple[str, int, StateNode]]:
@@ -75,7 +76,7 @@ def describe(partition: Partition) -> dict[str, Any]:
         # An epoch in which nothing was written is known to its leader only.
         "epochs": [each for each in log.epochs.entries() if each[1] < log.log_end_offset],
         "producers": {}
-        if partition.topic in COMPACTED
+        if partition.topic in INTERNAL
         else {
             each.producer_id: (each.producer_epoch, each.last_sequence, each.current_txn_first_offset)
             for each in log.producers.snapshot()
@@ -93,7 +94,7 @@ def _records(partition: Partition, low: int) -> object:
         if not batches:
             break
         data, low = data + some, batches[-1].next_offset
-    if partition.topic not in COMPACTED:
+    if partition.topic not in INTERNAL:
         return data
     last = {
         bytes(record.key or b""): None if record.value is None else bytes(record.value)
