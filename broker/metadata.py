@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from minikafka.broker.features import NOTHING_FINALIZED, TRANSACTION_VERSION, Finalized
 from minikafka.protocol.control import LiveBroker, PartitionState, UpdateMetadataRequest
 from minikafka.protocol.schema import ZERO_UUID
 
@@ -35,6 +36,7 @@ class Metadata:
         self.controller_epoch = 0
         self.brokers: Mapping[int, LiveBroker] = {}
         self.broker_epochs: Mapping[int, int] = {}
+        self.features = NOTHING_FINALIZED
         self.topics: dict[str, Topic] = {}
         self._names: dict[bytes, str] = {}
         self._is_known = False
@@ -43,6 +45,8 @@ class Metadata:
         """Called with the names of topics that the controller says are deleted, or that have another id now. There may
         be a new topic of the name already: the controller says only the latest. One that it does not mention may be
         there all the same: it could not make sense of it."""
+        self.on_features_lowered: Callable[[], None] = _nothing
+        """Called when a level that was finalized is not any more."""
 
     @property
     def is_known(self) -> bool:
@@ -67,6 +71,7 @@ class Metadata:
         self.controller_epoch = told.controller_epoch
         self.brokers = {broker.broker_id: broker for broker in told.brokers}
         self.broker_epochs = {broker.broker_id: broker.broker_epoch for broker in told.brokers}
+        self._set_features(Finalized({each.name: each.level for each in told.features}, told.features_epoch))
         known, ended = self.topics, set(told.deleted_topics)
         if told.is_full:
             self.topics, self._names = {}, {}
@@ -80,6 +85,17 @@ class Metadata:
         if ended:
             self.on_topics_deleted(ended)
         self._tell()
+
+    def _set_features(self, features: Finalized) -> None:
+        before, self.features = self.features, features
+        if any(features.level(name) < level for name, level in before.levels.items()):
+            self.on_features_lowered()
+
+    def knows_version_2(self, broker_id: int) -> bool:
+        """Whether a broker can be asked what transaction version 2 needs."""
+        broker = self.brokers.get(broker_id)
+        levels = () if broker is None else broker.features
+        return any(each.name == TRANSACTION_VERSION and each.level >= 2 for each in levels)
 
     def set_controller(self, controller_id: int | None) -> None:
         """Who is the controller, as ZooKeeper says; it is known there before the new one has told anything."""
@@ -118,6 +134,10 @@ class Metadata:
         # Wakes whoever waits now; who comes later waits for the next change.
         self._changed.set()
         self._changed.clear()
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _ignore(_: object) -> None:

@@ -28,6 +28,7 @@ from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
 from minikafka.broker.coordinators.all import Coordinators
 from minikafka.broker.coordinators.groups.group import Group
+from minikafka.broker.features import SUPPORTED, registered
 from minikafka.broker.limits import server_limits
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.membership import Membership
@@ -104,6 +105,7 @@ class Broker:
         self._steady_clock = SteadyClock(self._seams.clock)
         self.statistics = Statistics()
         self.metadata = Metadata()
+        self.supported_features = SUPPORTED
         self.config = LiveConfig(config)
         self.addresses: list[Listener] = []
         self.context: Context | None = None
@@ -255,6 +257,7 @@ class Broker:
         return BrokerNode(
             endpoints,
             rack=config.broker_rack,
+            features=registered(self.supported_features),
             timestamp_ms=self._seams.clock.wall_ms(),
             host=socket.gethostname(),
             previous_epoch=self._kept_since(),

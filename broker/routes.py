@@ -56,6 +56,6 @@ def all_routes(context: Context, controller: ControllerTask, coordinators: Coord
     rows += transaction_admin.routes(context.steady_clock, of_transactions)
     table = {row.api.key: row for row in rows}
     assert len(table) == len(rows), "an API is served twice"
-    own = api_versions.route(table)
+    own = api_versions.route(table, context.metadata)
     table[own.api.key] = own
     return list(table.values())

@@ -40,6 +40,7 @@ from minikafka.client.errors import (
 from minikafka.client.metadata import NO_LEADER, Metadata
 from minikafka.client.refresher import MetadataListener, Refresher
 from minikafka.client.shared import see_through
+from minikafka.client.versions import TRANSACTION_VERSION
 from minikafka.protocol.errors import CoordinatorNotAvailableError, KafkaError, LeaderNotAvailableError
 from minikafka.protocol.message import Request
 
@@ -118,6 +119,11 @@ class Cluster:
         """The partitions of a topic in order; None if the topic is not known (see `wait_metadata`)."""
         found = self.metadata.topics.get(topic)
         return None if found is None or found.error_code else tuple(found.partitions)
+
+    @property
+    def transaction_version(self) -> int:
+        """The version of the transaction protocol that all brokers have agreed on, as far as is known here."""
+        return self._connections.features.level(TRANSACTION_VERSION)
 
     async def wait_metadata(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> Metadata:
         """Wait until these topics are known, and keep them fresh from now on.

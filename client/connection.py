@@ -24,7 +24,7 @@ from minikafka.client.errors import (
     RequestTimeout,
     WrongListener,
 )
-from minikafka.client.versions import Versions
+from minikafka.client.versions import Features, Versions
 from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.frame import FrameReader
 from minikafka.protocol.message import Request
@@ -55,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, address: Address, config: ClientConfig, scratch: bytearray | None = None) -> None:
         self.address = address
         self.versions = Versions()
+        self.features = Features()
         self.expires_at: float | None = None
         """When, by the loop's clock, the login runs out; no request should be started after it."""
         self.on_lost: Callable[[], None] | None = None

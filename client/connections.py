@@ -19,6 +19,7 @@ from minikafka.client.connection import Connection
 from minikafka.client.errors import ClientClosed, ConnectionFailed
 from minikafka.client.handshake import open_connection
 from minikafka.client.shared import wait_shared
+from minikafka.client.versions import Features
 from minikafka.protocol.errors import KafkaError
 
 _SCRATCH_BYTES: Final = 1 << 17
@@ -46,6 +47,8 @@ class Connections:
         self._leaving: set[Connection] = set()
         self._failures: dict[Target, int] = {}
         self._is_closed = False
+        self.features = Features()
+        """The newest that any broker has told."""
 
     def __iter__(self) -> Iterator[Connection]:
         return iter([*self._open.values()])
@@ -84,6 +87,7 @@ class Connections:
             self._failures[target] = self._failures.get(target, 0) + 1
             return
         connection = task.result()
+        self.features = max(connection.features, self.features, key=lambda each: each.epoch)
         if self._is_closed or not connection.is_open:
             connection.close()
             return

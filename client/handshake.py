@@ -13,7 +13,7 @@ from minikafka.client.connection import Connection
 from minikafka.client.errors import AuthenticationFailed, ConnectionFailed, WrongListener
 from minikafka.client.sasl import make_login
 from minikafka.client.shared import see_through
-from minikafka.client.versions import Versions
+from minikafka.client.versions import Features, Versions
 from minikafka.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
 from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from minikafka.protocol.messages.sasl import (
@@ -69,6 +69,7 @@ async def _agree_on_versions(connection: Connection) -> None:
     if answer.error_code:
         raise error_for(answer.error_code, f"{connection.address} refused to say which versions it speaks")
     connection.versions = Versions(answer.api_keys)
+    connection.features = Features.of(answer)
 
 
 async def _log_in(connection: Connection, config: ClientConfig) -> None:

@@ -1,13 +1,34 @@
-"""Which version of a request to send: the highest that this side, the broker and the caller all accept."""
+"""Which version of a request to send: the highest that this side, the broker and the caller all accept.
+
+Some need more than one broker: what all of them can do is a feature, which the cluster finalizes (KIP-584).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import UnsupportedVersionError
 from minikafka.protocol.message import Request
-from minikafka.protocol.messages.api_versions import ApiVersion
+from minikafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+TRANSACTION_VERSION: Final = "transaction.version"
+
+
+class Features(NamedTuple):
+    """The finalized features as one broker knew them; those of a later epoch are newer."""
+
+    epoch: int = -1
+    levels: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, answer: ApiVersionsResponse) -> Features:
+        levels = ((each.name, each.max_version_level) for each in answer.finalized_features)
+        return cls(answer.finalized_features_epoch, tuple(levels))
+
+    def level(self, feature: str) -> int:
+        return dict(self.levels).get(feature, 0)
 
 
 class Versions:

@@ -91,6 +91,11 @@ class Endpoint(ControlStruct):
     port: int
 
 
+class FeatureLevel(ControlStruct):
+    name: str
+    level: int
+
+
 class LiveBroker(ControlStruct):
     broker_id: int
     broker_epoch: int
@@ -98,6 +103,8 @@ class LiveBroker(ControlStruct):
     rack: str | None = None
     host: str = ""
     """Where brokers find it if it listens on all interfaces."""
+    features: list[FeatureLevel] = field(default_factory=list)
+    """The highest levels that it supports."""
 
 
 class UpdateMetadataRequest(ControlMessage, api_key=6):
@@ -110,6 +117,9 @@ class UpdateMetadataRequest(ControlMessage, api_key=6):
     partitions: list[PartitionState]
     deleted_topics: list[str] = field(default_factory=list)
     is_full: bool = False
+    features: list[FeatureLevel] = field(default_factory=list)
+    """The levels that are finalized; a controller of an older version does not say."""
+    features_epoch: int = -1
 
 
 class UpdateMetadataResponse(ControlMessage, api_key=6):

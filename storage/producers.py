@@ -127,6 +127,10 @@ class Producer:
         """What a batch of an epoch has to begin with: the first of a new one with 0, also after a marker brought it."""
         return self.last_sequence + 1 & SEQUENCE_MASK if epoch == self.epoch else 0
 
+    def has_open(self, epoch: int) -> bool:
+        """Whether the transaction of an epoch is open here."""
+        return self.txn_first_offset is not None and self.epoch == epoch
+
     def enter_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
@@ -268,7 +272,9 @@ class ProducerStates:
         producer.last_timestamp = batch.max_timestamp
         producer.idle_since_ms = None
         producer.txn_first_offset = None
-        self._verifications.pop(batch.producer_id, None)
+        verification = self._verifications.get(batch.producer_id)
+        if verification is not None and verification.is_ended_by(batch.producer_epoch):
+            del self._verifications[batch.producer_id]
         # A transaction that wrote nothing here holds nobody up.
         if first_offset is None:
             return None
@@ -367,16 +373,19 @@ class ProducerStates:
 
     # ---------------------------------------------------------------------------------- verification
 
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification | None:
-        """What to hold a transactional batch for while the coordinator is asked; None if its transaction is open."""
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, has_own_epoch: bool = False
+    ) -> Verification | None:
+        """What to hold a transactional batch for while the coordinator is asked; None if its transaction is open.
+
+        One that is open in another epoch is another one: its marker is still on the way (KIP-890).
+        """
         producer = self._producers.get(producer_id)
-        if producer is not None and producer.txn_first_offset is not None:
+        if producer is not None and producer.has_open(epoch):
             return None
-        verification = self._verifications.get(producer_id)
-        if verification is None:
-            verification = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
-        else:
-            verification.note(epoch, sequence)
+        new = Verification(epoch, sequence, now_ms, has_own_epoch=has_own_epoch)
+        verification = self._verifications.setdefault(producer_id, new)
+        verification.note(epoch, sequence, has_own_epoch=has_own_epoch)
         return verification
 
     def check_verification(self, batch: BatchView, verification: Verification | None) -> None:
@@ -384,7 +393,7 @@ class ProducerStates:
         if batch.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) != TRANSACTIONAL_BIT:
             return
         producer = self._producers.get(batch.producer_id)
-        if producer is not None and producer.txn_first_offset is not None:
+        if producer is not None and producer.has_open(batch.producer_epoch):
             return
         if verification is None or self._verifications.get(batch.producer_id) is not verification:
             raise InvalidTxnStateError(f"producer {batch.producer_id} has no transaction that includes the partition")

@@ -21,6 +21,7 @@ from minikafka.broker.controller.state import Broker, Cluster, Name
 from minikafka.broker.network.net import Net
 from minikafka.broker.network.peer import Peer, PeerGone
 from minikafka.protocol.control import (
+    FeatureLevel,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionError,
@@ -230,6 +231,8 @@ class Channel:
             partitions=[cluster.wire_state(each) for each in found if each.state and not each.topic.is_deleted],
             deleted_topics=list(deleted),
             is_full=is_full,
+            features=[FeatureLevel(name=name, level=level) for name, level in cluster.features.levels.items()],
+            features_epoch=cluster.features.epoch,
         )
         try:
             await self._ask(request, UpdateMetadataResponse)

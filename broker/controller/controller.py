@@ -21,6 +21,7 @@ from minikafka.broker.controller.channel import Heard, Sender
 from minikafka.broker.controller.channels import Channels
 from minikafka.broker.controller.deletion import Deletions
 from minikafka.broker.controller.events import Events
+from minikafka.broker.controller.features import Features
 from minikafka.broker.controller.leaders import Leaders
 from minikafka.broker.controller.loading import read_brokers, read_log_dir_events, read_topic_names, read_topics
 from minikafka.broker.controller.reassignment import Reassignments
@@ -101,6 +102,7 @@ class Controller:
         )
         self._channels = Channels(sender, work)
         self._leaders = Leaders(self.cluster, self._writer, self._channels, config, statistics)
+        self._features = Features(self.cluster, self._writer)
         self._deletions = Deletions(self.cluster, self._writer, self._channels)
         self._reassignments = Reassignments(self.cluster, self._writer, self._channels, self._leaders)
 
@@ -207,6 +209,7 @@ class Controller:
             "epoch %d: %d brokers, %d topics, %d partitions",
             *(self.epoch, len(self.cluster.brokers), len(self.cluster.topics), len(list(self.cluster.partitions()))),
         )
+        await self._features.settle(self.cluster.brokers)
         await self._begin_deletions()
         await self._leaders.repair()
         await self._reassignments.resume()
@@ -249,6 +252,7 @@ class Controller:
                 self._deletions.on_broker_gone(each.broker_id)
             self._channels.follow_brokers()
             await self._leaders.repair()
+        await self._features.settle(found)
         self.cluster.brokers = found
         self._channels.follow_brokers()
         self._channels.tell_metadata()

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from minikafka.broker.controller.leader_election import Standing
+from minikafka.broker.features import NOTHING_FINALIZED
 from minikafka.broker.zookeeper.topic_nodes import NO_LEADER, Assignment, StateNode, TopicNode
 from minikafka.broker.zookeeper.znodes import BrokerNode
-from minikafka.protocol.control import Endpoint, LiveBroker, PartitionState
+from minikafka.protocol.control import Endpoint, FeatureLevel, LiveBroker, PartitionState
 
 Name: TypeAlias = tuple[str, int]
 """A partition: its topic and its index."""
@@ -39,6 +40,9 @@ class Broker(NamedTuple):
             endpoints=endpoints,
             rack=self.node.rack,
             host=self.node.host,
+            features=[
+                FeatureLevel(name=name, level=each.get("max_version", 0)) for name, each in self.node.features.items()
+            ],
         )
 
 
@@ -105,6 +109,7 @@ class Cluster:
         self.shutting_down: set[int] = set()
         # Replicas in log directories that failed, by broker.
         self.broken: dict[int, set[Name]] = {}
+        self.features = NOTHING_FINALIZED
         self.min_isr: Callable[[str], int] = lambda topic: 1
         """The `min.insync.replicas` of a topic."""
 

@@ -32,9 +32,9 @@ class Coordinators:
     def __init__(self, context: Context, net: Net) -> None:
         # Answers come in order: a question, which is answered at once, is not to wait for markers, which wait for
         # replicas.
-        asked, told = (Peers(context.broker_id, net, context.config, context.metadata) for _ in range(2))
-        self._peers = (asked, told)
-        self.verifier = Verifier(context, asked)
+        asked, added, told = (Peers(context.broker_id, net, context.config, context.metadata) for _ in range(3))
+        self._peers = (asked, added, told)
+        self.verifier = Verifier(context, asked, added)
         self.confirmer = Confirmer(context, asked)
         self.groups = GroupCoordinator(context, self.verifier)
         self.writer = MarkerWriter(context, self.groups)
@@ -45,7 +45,11 @@ class Coordinators:
 
     async def _verify(self, txn: TxnMember, names: Iterable[Name]) -> dict[Name, ErrorCode]:
         await self.confirmer.check(self.transactions.shards.partition_of(txn.transactional_id))
-        return self.transactions.verify(txn.transactional_id, Identity(txn.producer_id, txn.epoch), names)
+        who, wanted = Identity(txn.producer_id, txn.epoch), list(names)
+        if not txn.is_to_be_added:
+            return self.transactions.verify(txn.transactional_id, who, wanted)
+        await self.transactions.add_for_leader(txn.transactional_id, who, wanted)
+        return dict.fromkeys(wanted, ErrorCode.NONE)
 
     def upkeep(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         """What goes on as long as the broker does, by name."""

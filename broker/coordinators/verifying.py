@@ -4,6 +4,9 @@ A batch that was late on its way may arrive after its transaction has ended. Wri
 that nobody ever ends, and readers of committed data would stand still before it. So the leader asks the coordinator,
 once for each transaction and partition, and holds the batch until it knows (KIP-890). The append then brings along what
 `begin` gave: if the transaction ends in between, that is worth nothing any more.
+
+With transaction version 2 the leader does not only ask: it has the coordinator add the partition. A batch that is late
+cannot begin a transaction by that, since its epoch is over.
 """
 
 from __future__ import annotations
@@ -56,6 +59,8 @@ class TxnMember(NamedTuple):
     sequence: int = 0
     is_told_abortable: bool = False
     """Whether the client knows the error that says so: the transaction has to be aborted."""
+    is_to_be_added: bool = False
+    """Whether the partition gets into the transaction by this batch (version 2)."""
 
 
 Ask: TypeAlias = Callable[[TxnMember, Iterable[Name]], Awaitable[dict[Name, ErrorCode]]]
@@ -64,15 +69,19 @@ Ask: TypeAlias = Callable[[TxnMember, Iterable[Name]], Awaitable[dict[Name, Erro
 class Verifier:
     """See the module's description; `ask_here` answers if the coordinator is this broker."""
 
-    def __init__(self, context: Context, peers: Peers) -> None:
+    def __init__(self, context: Context, peers: Peers, adding_peers: Peers) -> None:
+        """Adding waits for replicas, which questions are not to wait for, so it has connections of its own."""
         self._context = context
         self._peers = peers
+        self._adding_peers = adding_peers
         self.ask_here: Ask = _ask_nobody
 
     def begin(self, txn: TxnMember, partition: Partition) -> Verification | None:
         """What to hold a batch for; None if its transaction is known to be open."""
         producers, now_ms = partition.log.producers, self._context.clock.monotonic_ms()
-        return producers.begin_verification(txn.producer_id, txn.epoch, txn.sequence, now_ms)
+        return producers.begin_verification(
+            txn.producer_id, txn.epoch, txn.sequence, now_ms, has_own_epoch=txn.is_to_be_added
+        )
 
     async def verify(self, txn: TxnMember, partition: Partition) -> Verification | None:
         """The same for one partition, when the coordinator has vouched for it; raises if it did not."""
@@ -84,7 +93,8 @@ class Verifier:
     async def ask(self, txn: TxnMember, names: Iterable[Name]) -> dict[Name, KafkaError | None]:
         """Ask the coordinator about partitions; what a producer is told of each that it does not vouch for."""
         names = list(names)
-        if not self._context.config.broker.transaction_partition_verification_enable:
+        is_optional = not txn.is_to_be_added
+        if is_optional and not self._context.config.broker.transaction_partition_verification_enable:
             return dict.fromkeys(names)
         codes = await self._ask(txn, names)
         return {name: _told(codes.get(name, ErrorCode.NETWORK_EXCEPTION), txn) for name in names}
@@ -99,8 +109,7 @@ class Verifier:
         if coordinator == NO_LEADER:
             return dict.fromkeys(names, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
-            question = _question(txn, names)
-            answer: AddPartitionsToTxnResponse = await self._peers.ask(coordinator, question, _VERSION, _ANSWER_SECONDS)
+            answer = await self._ask_peer(coordinator, txn, names)
         except PeerGone:
             return {}
         if answer.error_code:
@@ -111,6 +120,13 @@ class Verifier:
             for topic in result.topic_results
             for each in topic.results_by_partition
         }
+
+    async def _ask_peer(self, coordinator: int, txn: TxnMember, names: list[Name]) -> AddPartitionsToTxnResponse:
+        question, peers, seconds = _question(txn, names), self._peers, _ANSWER_SECONDS
+        if txn.is_to_be_added:
+            peers, seconds = self._adding_peers, self._context.config.broker.request_timeout_ms / 1000
+        answer: AddPartitionsToTxnResponse = await peers.ask(coordinator, question, _VERSION, seconds)
+        return answer
 
     def _coordinator(self, transactional_id: str) -> int:
         topic = self._context.metadata.topics.get(TRANSACTION_STATE)
@@ -130,7 +146,7 @@ def _question(txn: TxnMember, names: Iterable[Name]) -> AddPartitionsToTxnReques
                 transactional_id=txn.transactional_id,
                 producer_id=txn.producer_id,
                 producer_epoch=txn.epoch,
-                verify_only=True,
+                verify_only=not txn.is_to_be_added,
                 topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
             )
         ]

@@ -1,4 +1,4 @@
-"""UpdateFeatures: a cluster that keeps its metadata in ZooKeeper has no features whose level could be changed.
+"""UpdateFeatures: no feature has a level that could be changed; the controller finalizes what all brokers support.
 
 - Only the controller answers. Every feature is refused by itself; none at all is fine.
 - v0 has a flag for going back to a lower level, v1 names the kind of change.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka.broker.context import Context
+from minikafka.broker.features import SUPPORTED
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
 from minikafka.protocol.apis import APIS
 from minikafka.protocol.errors import ErrorCode, NotControllerError
@@ -49,4 +50,6 @@ def _reason(update: FeatureUpdateKey, version: int) -> str:
         return f"there is no change of type {update.upgrade_type}"
     if update.max_version_level < 1 and is_upgrade:
         return "a level below 1 deletes a feature, which is no upgrade"
+    if update.feature in SUPPORTED:
+        return "its level is the highest that all live brokers support"
     return "there is no such feature"

@@ -9,8 +9,9 @@ the producer asked for more than that: the answer waits until all in-sync replic
 - A batch whose records take long to look at is looked at in a thread, and what comes behind it over the same connection
   waits for it.
 - The first batch of a transaction in a partition waits for its coordinator to say that the partition belongs to it; v11
-  can tell a producer to abort for that. What comes behind it over the same connection waits too: its numbers go on from
-  those that are not written yet, and the producer would be told of a gap where there is none.
+  can tell a producer to abort for that, and v12 has the partition added (KIP-890). What comes behind it over the same
+  connection waits too: its numbers go on from those that are not written yet, and the producer would be told of a gap
+  where there is none.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ _ACKS: Final = (_ACKS_ALL, 0, 1)
 _INSPECTIONS_MAX: Final = 2
 _LEADERS_VERSION: Final = 10
 _ABORTABLE_VERSION: Final = 11
+_ADDING_VERSION: Final = 12
 
 # Refused before the log is looked at, or by a log that cannot be looked at: its start is not told then.
 _WITHOUT_LOG_START: Final = (
@@ -214,6 +216,7 @@ class ProduceHandler:
                 batch.producer_epoch,
                 batch.base_sequence,
                 is_told_abortable=call.version >= _ABORTABLE_VERSION,
+                is_to_be_added=call.version >= _ADDING_VERSION,
             )
         if len({(each.producer_id, each.epoch) for each in members.values()}) > 1:
             # The coordinator is asked about one, and vouches for no other.

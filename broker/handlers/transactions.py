@@ -1,7 +1,8 @@
 """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers: a transaction from its first partition to its markers.
 
 - AddPartitionsToTxn adds all partitions or none. Up to v3 it is one producer's; from v4 on brokers ask about several,
-  and may only want to know.
+  and may only want to know, or add them for a producer of transaction version 2 (KIP-890).
+- EndTxn is of transaction version 2 since v5, and answers who the producer is from then on.
 - A producer that was replaced is told PRODUCER_FENCED since v2, and before that INVALID_PRODUCER_EPOCH.
 - WriteTxnMarkers comes from coordinators, and from tools that end a transaction nobody coordinates any more.
 """
@@ -17,7 +18,7 @@ from minikafka.broker.coordinators.confirming import Confirmer
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
 from minikafka.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from minikafka.broker.coordinators.transactions.late_markers import LateMarkers
-from minikafka.broker.coordinators.transactions.transaction import Identity, Name
+from minikafka.broker.coordinators.transactions.transaction import VERSION_2, Identity, Name
 from minikafka.broker.coordinators.transactions.writing import Marker, MarkerWriter, Outcomes
 from minikafka.broker.internal_topics import GROUP_OFFSETS
 from minikafka.broker.network.dispatch import Call, Operation, Resource, Route
@@ -45,6 +46,7 @@ from minikafka.protocol.messages.transactions import (
 )
 
 _MANY_SINCE: Final = 4
+_VERSION_2_SINCE: Final = 5
 _FENCED_SINCE: Final = 2
 
 
@@ -108,7 +110,7 @@ class _TransactionsHandler:
         if asked.verify_only:
             codes = await self._verify(asked.transactional_id, who, names)
         else:
-            codes = await self._add(call, asked.transactional_id, who, names)
+            codes = await self._add_for_leader(asked.transactional_id, who, names)
         found = _by_topic(asked.topics, codes)
         return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=found)
 
@@ -122,6 +124,15 @@ class _TransactionsHandler:
                 await self._transactions.add_partitions(transactional_id, who, names, call.connection.number)
         except KafkaError as error:
             return dict.fromkeys(names, _code(error, call.version))
+        return dict.fromkeys(names, ErrorCode.NONE)
+
+    async def _add_for_leader(self, transactional_id: str, who: Identity, names: list[Name]) -> Outcomes:
+        """The leader knows that they exist, even if this broker has not heard of them yet."""
+        try:
+            await self._confirmer.check(self._transactions.shards.partition_of(transactional_id))
+            await self._transactions.add_for_leader(transactional_id, who, names)
+        except KafkaError as error:
+            return dict.fromkeys(names, error.code)
         return dict.fromkeys(names, ErrorCode.NONE)
 
     async def _verify(self, transactional_id: str, who: Identity, names: list[Name]) -> Outcomes:
@@ -164,10 +175,13 @@ class _TransactionsHandler:
                 # Nobody waits at the other end. If somebody does after all, it asks again over a newer connection.
                 call.connection.close()
                 return None
-            await self._transactions.end(request.transactional_id, who, is_committed=request.committed)
+            version = VERSION_2 if call.version >= _VERSION_2_SINCE else 0
+            after = await self._transactions.end(
+                request.transactional_id, who, is_committed=request.committed, version=version
+            )
         except KafkaError as error:
             return EndTxnResponse(error_code=_code(error, call.version))
-        return EndTxnResponse()
+        return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
 
     def write_markers(self, call: Call) -> Awaitable[WriteTxnMarkersResponse | None]:
         return self._write_markers(call)
@@ -212,7 +226,12 @@ def _by_topic(
 def _marker(asked: WritableTxnMarker) -> Marker:
     partitions = tuple((topic.name, index) for topic in asked.topics for index in topic.partition_indexes)
     return Marker(
-        asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch, partitions
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        partitions,
+        asked.transaction_version,
     )
 
 

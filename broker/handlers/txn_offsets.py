@@ -1,4 +1,5 @@
-"""TxnOffsetCommit: offsets of a group that hold when the producer's transaction does. v3 tells who the member is."""
+"""TxnOffsetCommit: offsets of a group that hold when the producer's transaction does. v3 tells who the member is,
+and v5 has the group's partition added to the transaction (KIP-890)."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from minikafka.protocol.messages.transactions import (
 )
 
 _ABORTABLE_SINCE: Final = 4
+_ADDING_SINCE: Final = 5
 _LOADING_SINCE: Final = 2
 
 
@@ -56,6 +58,7 @@ class _TxnOffsetsHandler:
             request.producer_id,
             request.producer_epoch,
             is_told_abortable=call.version >= _ABORTABLE_SINCE,
+            is_to_be_added=call.version >= _ADDING_SINCE,
         )
         try:
             return await self._coordinator.commit_within(request.group_id, member, txn, commits)

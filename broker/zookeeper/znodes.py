@@ -7,7 +7,7 @@ lenient as in Kafka: fields that are not known are skipped, older versions are u
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
@@ -18,6 +18,7 @@ CLUSTER_ID: Final = "/cluster/id"
 BROKER_IDS: Final = "/brokers/ids"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
+FEATURES: Final = "/feature"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 
 BROKER_SEQUENCE: Final = "/brokers/seqid"
@@ -47,6 +48,7 @@ _PRODUCER_ID_MAX: Final = (1 << 63) - 1
 _BROKER_VERSION: Final = 5
 _CONTROLLER_VERSION: Final = 2
 _PRODUCER_IDS_VERSION: Final = 1
+_FEATURES_VERSION: Final = 2
 _PLAINTEXT: Final = "PLAINTEXT"
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^\[\]]*)):(-?\d+)")
 
@@ -167,6 +169,34 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 def decode_controller(data: bytes) -> int:
     """The controller's broker id."""
     return decode_fields(CONTROLLER, data, lambda fields: int(fields["brokerid"]))
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesNode:
+    """The finalized levels of features; its version is their epoch."""
+
+    levels: Mapping[str, int] = field(default_factory=dict)
+    is_enabled: bool = True
+
+    def with_levels(self, levels: Mapping[str, int], ours: Collection[str]) -> FeaturesNode:
+        """With these levels of our features; others stay as they are."""
+        return FeaturesNode({**{name: each for name, each in self.levels.items() if name not in ours}, **levels})
+
+    def encode(self) -> bytes:
+        return encode_fields({"features": self.levels, "version": _FEATURES_VERSION, "status": int(self.is_enabled)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        return decode_fields(FEATURES, data, cls._from_json)
+
+    @classmethod
+    def _from_json(cls, fields: dict[str, Any]) -> Self:
+        is_enabled = int(fields["status"]) == 1
+        levels = dict(fields.get("features") or {}) if is_enabled else {}
+        if int(fields["version"]) < _FEATURES_VERSION:
+            # Kafka before 3.3 wrote a lowest level, too.
+            levels = {name: each["max_version_level"] for name, each in levels.items()}
+        return cls({str(name): int(each) for name, each in levels.items()}, is_enabled)
 
 
 def encode_epoch(epoch: int) -> bytes:

@@ -56,6 +56,10 @@ class Identities:
 
         self.current = await self._cluster.retry(ask, timeout_ms=self._config.max_block_ms)
 
+    def adopt(self, identity: Identity) -> None:
+        """Go on as who the coordinator says; nothing is in flight."""
+        self.current = identity
+
     def bump(self) -> None:
         """Go to the next epoch, without asking: a producer without a transactional id owns its id for ever."""
         assert self.current is not None

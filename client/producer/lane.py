@@ -37,6 +37,9 @@ Taken: TypeAlias = list[tuple[PartitionQueue, Batch]]
 class Judge(Protocol):
     """Who decides what goes out, and what becomes of it."""
 
+    @property
+    def produce_version_max(self) -> int | None: ...
+
     def take(self, lane: Lane) -> Taken: ...
 
     def settle(self, queue: PartitionQueue, batch: Batch, outcome: Outcome) -> None: ...
@@ -125,13 +128,13 @@ class Lane:
                 await connection.wait_writable()
 
     def _send(self, connection: Connection, taken: Taken) -> None:
-        request = self._request(taken)
+        request, max_version = self._request(taken), self._judge.produce_version_max
         try:
             if self._acks == 0:
-                connection.send_unanswered(request, min_version=self._min_version)
+                connection.send_unanswered(request, min_version=self._min_version, max_version=max_version)
                 self._settle(taken, repeat(Outcome()))
                 return
-            answer = connection.send_nowait(request, min_version=self._min_version)
+            answer = connection.send_nowait(request, min_version=self._min_version, max_version=max_version)
         except KafkaError as error:
             self._settle(taken, repeat(Outcome(error=error, was_sent=False)))
             return

@@ -26,6 +26,7 @@ from minikafka.client.producer.sequences import Mode, Verdict, judge, judge_erro
 from minikafka.client.producer.transactions import Transactions
 from minikafka.client.producer.watch import watched
 from minikafka.protocol.errors import KafkaError, error_for
+from minikafka.protocol.messages.produce import ProduceRequest
 
 log: Final = logging.getLogger(__name__)
 
@@ -161,6 +162,10 @@ class Sender:
                 lane.ready.pop(queue, None)
         for queue in [*leaderless, *moved]:
             self.ready(queue)
+
+    @property
+    def produce_version_max(self) -> int | None:
+        return None if self.transactions is None else self.transactions.max_version(ProduceRequest)
 
     def take(self, lane: Lane) -> Taken:
         """The batches of the next request: one of each partition whose turn it is, as many as fit."""

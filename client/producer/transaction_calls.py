@@ -37,7 +37,7 @@ class TransactionCalls(ABC):
 
     async def begin_transaction(self) -> None:
         """From now on records are sent inside a transaction."""
-        self._require_transactions().begin()
+        await self._require_transactions().begin()
 
     async def commit_transaction(self) -> None:
         """Make the transaction's records and offsets visible, all at once; TransactionFailed if it must be aborted."""

@@ -1,7 +1,8 @@
 """Transactions: which partitions and offsets belong to the open one, and how it ends.
 
 Before the first batch of a partition is sent, the coordinator must know that the partition is part of the transaction.
-Queues that are not admitted yet wait, and a task tells the coordinator of all of them at once.
+Queues that are not admitted yet wait, and a task tells the coordinator of all of them at once. With transaction version
+2 the leader sees to that, and nothing waits (KIP-890).
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any, TypeVar
 from minikafka.client.cluster import Cluster, CoordinatorKind
 from minikafka.client.coordinators import LEFT_BEHIND
 from minikafka.client.errors import CommitFailed, IllegalState, ProducerFailed, TransactionFailed
+from minikafka.client.producer import transaction_requests as requests
 from minikafka.client.producer.config import ProducerConfig
 from minikafka.client.producer.coordinator import ask_coordinator
 from minikafka.client.producer.identity import Identities
 from minikafka.client.producer.queues import PartitionQueue
 from minikafka.client.producer.sequences import Identity
+from minikafka.client.producer.transaction_requests import VERSION_2
 from minikafka.client.producer.transaction_states import FATAL_CODES, Event, State, next_state
 from minikafka.client.producer.watch import watched
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -25,20 +28,14 @@ from minikafka.protocol.errors import ErrorCode, KafkaError, error_for
 from minikafka.protocol.message import Request
 from minikafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
+    EndTxnResponse,
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
 
 _T = TypeVar("_T")
-
-_CLIENT_ADD_PARTITIONS = 3
-"""The last version of AddPartitionsToTxn that is for clients; later ones are for brokers among themselves."""
 
 
 class Transactions:
@@ -68,6 +65,7 @@ class Transactions:
         self._asking: dict[TopicPartition, PartitionQueue] = {}
         self._has_offsets = False
         self._are_offsets_uncertain = False  # asked to write offsets, and nobody knows whether it was done
+        self._version = 0  # of the transaction protocol, for the transaction that is open, or was the last
         self._may_be_known = False  # the coordinator was asked for something, and perhaps its answer was lost
         self._needs_new_epoch = False
         self._last_committed = 0
@@ -128,10 +126,25 @@ class Transactions:
             self.state = next_state(self.state, Event.FATAL)
             self._on_fatal(error)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
+        if self.state is State.READY:
+            await self._adopt_version()
         self._move(Event.BEGIN)
         self.number += 1
         self.error = None
+
+    async def _adopt_version(self) -> None:
+        """Go over to the transaction version that the cluster has now: a transaction keeps the one it begins with."""
+        async with self._asks:
+            version = self._cluster.transaction_version
+            if version >= VERSION_2 > self._version and self.number:
+                # The present epoch has been used by transactions that share it: from here on each has its own.
+                await self._coordinate(self._identities.obtain)
+            self._version = version
+
+    def max_version(self, request: type[Request]) -> int | None:
+        """The highest version in which something may be asked for in this transaction."""
+        return requests.max_version(request, self._version)
 
     # --------------------------------------------------------------------------------------------- partitions
 
@@ -139,6 +152,10 @@ class Transactions:
         """Whether the partition is part of the transaction; if not, it will be, and its queue is told."""
         place = queue.topic_partition
         if place in self._admitted:
+            return True
+        if self._version >= VERSION_2:
+            self._may_be_known = True
+            self._admitted.add(place)
             return True
         self._asking[place] = queue
         if self._task is None:
@@ -164,19 +181,8 @@ class Transactions:
 
     async def _ask_to_add(self, places: list[TopicPartition]) -> None:
         self._may_be_known = True
-        identity = self._identity
-        topics: dict[str, list[int]] = {}
-        for topic, partition in places:
-            topics.setdefault(topic, []).append(partition)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._transactional_id,
-            v3_and_below_producer_id=identity.producer_id,
-            v3_and_below_producer_epoch=identity.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()
-            ],
-        )
-        answer: AddPartitionsToTxnResponse = await self._ask(request, max_version=_CLIENT_ADD_PARTITIONS)
+        request = requests.add_partitions(self._transactional_id, self._identity, places)
+        answer: AddPartitionsToTxnResponse = await self._ask(request)
         codes = {
             each.partition_error_code
             for topic in answer.results_by_topic_v3_and_below
@@ -216,6 +222,8 @@ class Transactions:
     async def _ask_to_add_group(self, number: int, group_id: str) -> None:
         self._require_unended(number)
         self._may_be_known = True
+        if self._version >= VERSION_2:
+            return
         identity = self._identity
         request = AddOffsetsToTxnRequest(
             transactional_id=self._transactional_id,
@@ -229,28 +237,13 @@ class Transactions:
         self, number: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
         self._require_unended(number)
-        identity = self._identity
-        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for (topic, partition), found in offsets.items():
-            each = TxnOffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=found.offset,
-                committed_leader_epoch=found.leader_epoch,
-                committed_metadata=found.metadata,
-            )
-            topics.setdefault(topic, []).append(each)
-        request = TxnOffsetCommitRequest(
-            transactional_id=self._transactional_id,
-            group_id=group.group_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
-        )
+        request = requests.commit_offsets(self._transactional_id, self._identity, offsets, group)
         answer: TxnOffsetCommitResponse = await ask_coordinator(
-            self._cluster, CoordinatorKind.GROUP, group.group_id, request
+            self._cluster,
+            CoordinatorKind.GROUP,
+            group.group_id,
+            request,
+            max_version=self.max_version(TxnOffsetCommitRequest),
         )
         codes = {each.error_code for topic in answer.topics for each in topic.partitions}
         if ErrorCode.NOT_COORDINATOR in codes or ErrorCode.COORDINATOR_NOT_AVAILABLE in codes:
@@ -338,10 +331,14 @@ class Transactions:
         )
 
         async def end() -> None:
-            code = (await self._ask(request)).error_code
+            answer: EndTxnResponse = await self._ask(request)
+            code = answer.error_code
             if code == ErrorCode.INVALID_TXN_STATE and not self._is_known and not committed:
                 return  # it has not heard of it
             self._raise_worst({code})
+            if answer.producer_id >= 0:
+                self._identities.adopt(Identity(answer.producer_id, answer.producer_epoch))
+                self._needs_new_epoch = False
 
         await self._coordinate(end)
 
@@ -368,9 +365,14 @@ class Transactions:
         assert self._identities.current is not None
         return self._identities.current
 
-    async def _ask(self, request: Request, max_version: int | None = None) -> Any:
-        kind = CoordinatorKind.TRANSACTION
-        return await ask_coordinator(self._cluster, kind, self._transactional_id, request, max_version=max_version)
+    async def _ask(self, request: Request) -> Any:
+        return await ask_coordinator(
+            self._cluster,
+            CoordinatorKind.TRANSACTION,
+            self._transactional_id,
+            request,
+            max_version=self.max_version(type(request)),
+        )
 
     async def _coordinate(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Go on trying; what the coordinator says that ends this producer, ends it."""

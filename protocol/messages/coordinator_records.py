@@ -57,9 +57,13 @@ class TransactionPartitions(Struct):
 
 class TransactionLogValue(VersionPrefixed, versions=(0, 1), flexible=1):
     producer_id: Int64
+    previous_producer_id: Int64 = field(default=-1, since=1, tag=0)
+    next_producer_id: Int64 = field(default=-1, since=1, tag=1)
     producer_epoch: Int16
+    next_producer_epoch: Int16 = field(default=-1, since=1, tag=3)
     transaction_timeout_ms: Int32
     transaction_status: Int8
     transaction_partitions: list[TransactionPartitions] | None
     transaction_last_update_timestamp_ms: Int64
     transaction_start_timestamp_ms: Int64
+    client_transaction_version: Int16 = field(default=0, since=1, tag=2)

@@ -2,7 +2,8 @@
 
 - v3 is the first with batches of magic 2 (and a transactional id); v0 to v2 carry older formats.
 - v7 allows zstd; v8 adds errors of single records; v9 is flexible.
-- v10 tells a refused producer who leads now; v11 asks for partition verification of transactions.
+- v10 tells a refused producer who leads now; v11 asks for partition verification of transactions,
+  v12 to add the partition to the transaction (KIP-890).
 - acks=0 gets no response at all.
 """
 
@@ -21,7 +22,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData]
 
 
-class ProduceRequest(Request, api_key=0, versions=(0, 11), flexible=9):
+class ProduceRequest(Request, api_key=0, versions=(0, 12), flexible=9):
     transactional_id: String | None = field(default=None, since=3)
     acks: Int16
     timeout_ms: Int32
@@ -49,7 +50,7 @@ class TopicProduceResponse(Struct):
     partition_responses: list[PartitionProduceResponse]
 
 
-class ProduceResponse(Response, api_key=0, versions=(0, 11), flexible=9):
+class ProduceResponse(Response, api_key=0, versions=(0, 12), flexible=9):
     responses: list[TopicProduceResponse]
     throttle_time_ms: Int32 = field(default=0, since=1)
     node_endpoints: list[NodeEndpoint] = field(factory=list, since=10, tag=0)

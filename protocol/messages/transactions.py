@@ -6,10 +6,12 @@
 - TxnOffsetCommit v3 carries the member and generation, to fence zombies of the group.
 - Errors 90 (fenced) exist in v2 and later of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn; before, 47 stands in.
 - WriteTxnMarkers goes from the transaction coordinator to the leaders of the partitions.
+- Transaction version 2 (KIP-890): EndTxn v5 answers with the identity for the next transaction, TxnOffsetCommit v5 and
+  Produce v12 have the broker add the partition, and WriteTxnMarkers v2 says by which version the transaction ended.
 """
 
 from minikafka.protocol.message import Request, Response
-from minikafka.protocol.schema import Bool, Int16, Int32, Int64, String, Struct, field
+from minikafka.protocol.schema import Bool, Int8, Int16, Int32, Int64, String, Struct, field
 
 
 class InitProducerIdRequest(Request, api_key=22, versions=(0, 5), flexible=2):
@@ -81,16 +83,18 @@ class AddOffsetsToTxnResponse(Response, api_key=25, versions=(0, 4), flexible=3)
     error_code: Int16 = 0
 
 
-class EndTxnRequest(Request, api_key=26, versions=(0, 4), flexible=3):
+class EndTxnRequest(Request, api_key=26, versions=(0, 5), flexible=3):
     transactional_id: String
     producer_id: Int64
     producer_epoch: Int16
     committed: Bool
 
 
-class EndTxnResponse(Response, api_key=26, versions=(0, 4), flexible=3):
+class EndTxnResponse(Response, api_key=26, versions=(0, 5), flexible=3):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
+    producer_id: Int64 = field(default=-1, since=5)
+    producer_epoch: Int16 = field(default=-1, since=5)
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -105,7 +109,7 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
-class TxnOffsetCommitRequest(Request, api_key=28, versions=(0, 4), flexible=3):
+class TxnOffsetCommitRequest(Request, api_key=28, versions=(0, 5), flexible=3):
     transactional_id: String
     group_id: String
     producer_id: Int64
@@ -126,7 +130,7 @@ class TxnOffsetCommitResponseTopic(Struct):
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
-class TxnOffsetCommitResponse(Response, api_key=28, versions=(0, 4), flexible=3):
+class TxnOffsetCommitResponse(Response, api_key=28, versions=(0, 5), flexible=3):
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic]
 
@@ -142,9 +146,10 @@ class WritableTxnMarker(Struct):
     transaction_result: Bool
     topics: list[WritableTxnMarkerTopic]
     coordinator_epoch: Int32
+    transaction_version: Int8 = field(default=0, since=2)
 
 
-class WriteTxnMarkersRequest(Request, api_key=27, versions=(0, 1), flexible=1):
+class WriteTxnMarkersRequest(Request, api_key=27, versions=(0, 2), flexible=1):
     markers: list[WritableTxnMarker]
 
 
@@ -163,7 +168,7 @@ class WritableTxnMarkerResult(Struct):
     topics: list[WritableTxnMarkerTopicResult]
 
 
-class WriteTxnMarkersResponse(Response, api_key=27, versions=(0, 1), flexible=1):
+class WriteTxnMarkersResponse(Response, api_key=27, versions=(0, 2), flexible=1):
     markers: list[WritableTxnMarkerResult]
 
 

@@ -80,7 +80,7 @@ MUTANTS: Final = (
         68,
         "old-producer-in-transaction",
         _TXN + "/transaction.py",
-        "    if who.epoch != txn.epoch:\n",
+        "    if who.epoch != holder.epoch or who.epoch > _EPOCH_LAST:\n",
         "    if False:\n",
         "Only the newest epoch of a transactional id changes its transaction.",
         _RULES,

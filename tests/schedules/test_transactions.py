@@ -206,9 +206,10 @@ MUTANTS: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("story", STORIES)
-def test_schedule(story: Any) -> None:
-    play(partial(story, 0))
+def test_schedule(story: Any, version: int) -> None:
+    play(partial(story, version))
 
 
 @pytest.mark.parametrize(("story", "mutation"), MUTANTS)

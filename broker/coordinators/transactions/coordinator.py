@@ -17,7 +17,7 @@ from minikafka.broker.coordinators.transactions import transaction as rules
 from minikafka.broker.coordinators.transactions.markers import Markers
 from minikafka.broker.coordinators.transactions.shard import TransactionShard
 from minikafka.broker.coordinators.transactions.states import DECIDED, State
-from minikafka.broker.coordinators.transactions.transaction import Identity, Name, Transaction
+from minikafka.broker.coordinators.transactions.transaction import NO_ID, VERSION_2, Identity, Name, Transaction
 from minikafka.broker.internal_topics import TRANSACTION_STATE
 from minikafka.broker.producer_ids import ProducerIds
 from minikafka.broker.zookeeper.coord import CoordError
@@ -110,6 +110,26 @@ class TransactionCoordinator:
         if changed is not txn:
             await self._write(shard, changed)
 
+    async def add_for_leader(self, transactional_id: str, who: Identity, names: Collection[Name]) -> None:
+        """The same for the leader of partitions, which holds back a batch meanwhile (KIP-890).
+
+        Others may do so at the same time, and the producer goes on as soon as the end of its last transaction is
+        decided: what is under way is waited for a little."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_SECONDS
+        shard = self._shard(transactional_id)
+        txn = self._known(shard, transactional_id)
+        rules.check_producer(txn, who)
+        while (shard.is_changing(transactional_id) or txn.state in DECIDED) and loop.time() < deadline:
+            await shard.wait_open(transactional_id, deadline - loop.time())
+            shard = self._shard(transactional_id)
+            txn = self._known(shard, transactional_id)
+            rules.check_producer(txn, who)
+        shard.check_steady(transactional_id)
+        changed = rules.with_partitions(txn, names, self._clock.wall_ms(), VERSION_2)
+        if changed is not txn:
+            await self._write(shard, changed)
+
     def verify(self, transactional_id: str, who: Identity, names: Iterable[Name]) -> dict[Name, ErrorCode]:
         """Whether partitions are part of a transaction that is open."""
         txn = self._known(self._shard(transactional_id), transactional_id)
@@ -124,13 +144,28 @@ class TransactionCoordinator:
         connection, and begins the next. Nothing in the request distinguishes them."""
         return self._shard(transactional_id).is_late(transactional_id, connection)
 
-    async def end(self, transactional_id: str, who: Identity, *, is_committed: bool) -> None:
-        """Decide how a transaction ends; the partitions are told afterwards."""
+    async def end(self, transactional_id: str, who: Identity, *, is_committed: bool, version: int = 0) -> Identity:
+        """Decide how a transaction ends; the partitions are told afterwards. Who the producer is from now on."""
+        new_id, txn = NO_ID, self._ending(transactional_id, who, version)
+        if rules.end_needs_new_id(txn, who, version):
+            new_id = await self.new_id()
+            txn = self._ending(transactional_id, who, version)
+            if not rules.end_needs_new_id(txn, who, version):
+                new_id = NO_ID
+        changed = rules.ended(
+            txn, who, is_committed=is_committed, now_ms=self._clock.wall_ms(), version=version, new_id=new_id
+        )
+        if changed is None:
+            return txn.holder
+        await self._write(self._shard(transactional_id), changed)
+        return changed.holder
+
+    def _ending(self, transactional_id: str, who: Identity, version: int) -> Transaction:
         shard = self._shard(transactional_id)
-        txn = self._of_producer(shard, transactional_id, who)
-        changed = rules.ended(txn, is_committed=is_committed, now_ms=self._clock.wall_ms())
-        if changed is not None:
-            await self._write(shard, changed)
+        txn = self._known(shard, transactional_id)
+        rules.check_end(txn, who, version)
+        shard.check_steady(transactional_id)
+        return txn
 
     def _shard(self, transactional_id: str) -> TransactionShard:
         if not transactional_id:

@@ -35,6 +35,8 @@ from minikafka.protocol.messages.transactions import (
 log: Final = logging.getLogger(__name__)
 
 _VERSION: Final = 1
+_VERSION_2: Final = 2
+"""The first that says by which transaction version a transaction ended."""
 _PAUSE_SECONDS: Final = 0.02
 _PAUSE_SECONDS_MAX: Final = 1.0
 
@@ -99,7 +101,7 @@ class Markers:
 
     @staticmethod
     def _marker(shard: TransactionShard, txn: Transaction, names: Iterable[Name]) -> Marker:
-        return Marker(txn.producer_id, txn.epoch, txn.is_committing, shard.coordinator_epoch, tuple(names))
+        return Marker(txn.producer_id, txn.epoch, txn.is_committing, shard.coordinator_epoch, tuple(names), txn.version)
 
     async def _tell_one(self, leader: int, marker: Marker) -> Outcomes:
         if leader == self._context.broker_id:
@@ -145,7 +147,8 @@ class _Desk:
         try:
             # It waits for replicas for as long as requests may take.
             timeout_seconds = 2 * self._context.config.broker.request_timeout_ms / 1000
-            answer: WriteTxnMarkersResponse = await self._peers.ask(self._broker_id, request, _VERSION, timeout_seconds)
+            version = _VERSION_2 if self._context.metadata.knows_version_2(self._broker_id) else _VERSION
+            answer: WriteTxnMarkersResponse = await self._peers.ask(self._broker_id, request, version, timeout_seconds)
         except PeerGone as error:
             log.info("markers will be sent again: %s", error)
             return [{} for _ in markers]
@@ -171,4 +174,5 @@ def _written(marker: Marker) -> WritableTxnMarker:
         transaction_result=marker.is_committed,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
         coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.version,
     )

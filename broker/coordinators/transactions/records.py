@@ -6,7 +6,7 @@ from typing import Final
 
 from minikafka.broker.coordinators.journal import Entry
 from minikafka.broker.coordinators.transactions.states import State
-from minikafka.broker.coordinators.transactions.transaction import Transaction
+from minikafka.broker.coordinators.transactions.transaction import NO_ID, VERSION_2, Transaction
 from minikafka.protocol.errors import DecodeError
 from minikafka.protocol.messages.coordinator_records import (
     TransactionLogKey,
@@ -16,7 +16,9 @@ from minikafka.protocol.messages.coordinator_records import (
 
 _KEY: Final = 0
 _VALUE: Final = 0
-"""The version that Kafka 3.9 writes."""
+"""The version that Kafka 3.9 writes, and reads best."""
+_VALUE_WITH_VERSION: Final = 1
+"""The first with the transaction version and the ids before and after; Kafka 3.9 reads it, and skips these fields."""
 
 
 def entry(txn: Transaction) -> Entry:
@@ -37,8 +39,12 @@ def entry(txn: Transaction) -> Entry:
         transaction_partitions=None if txn.state is State.EMPTY else partitions,
         transaction_last_update_timestamp_ms=txn.updated_ms,
         transaction_start_timestamp_ms=txn.started_ms,
+        # As in Kafka, which repeats the id if there was none before it.
+        previous_producer_id=txn.producer_id if txn.last_producer_id == NO_ID else txn.last_producer_id,
+        next_producer_id=txn.next_producer_id,
+        client_transaction_version=txn.version,
     )
-    return Entry(key, value.dump(_VALUE))
+    return Entry(key, value.dump(_VALUE if txn.version < VERSION_2 else _VALUE_WITH_VERSION))
 
 
 def read_entry(key: bytes, value: bytes | None) -> tuple[str, Transaction | None] | None:
@@ -57,6 +63,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
     except ValueError:
         raise DecodeError(f"there is no state {value.transaction_status}") from None
     partitions = value.transaction_partitions or ()
+    has_other_id = value.previous_producer_id != value.producer_id
     return Transaction(
         transactional_id=transactional_id,
         producer_id=value.producer_id,
@@ -66,4 +73,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         partitions=frozenset((each.topic, index) for each in partitions for index in each.partition_ids),
         started_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
+        last_producer_id=value.previous_producer_id if has_other_id else NO_ID,
+        version=value.client_transaction_version,
+        next_producer_id=value.next_producer_id,
     )

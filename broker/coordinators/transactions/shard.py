@@ -17,7 +17,7 @@ from minikafka.broker.coordinators.journal import Journal, Written
 from minikafka.broker.coordinators.transactions import transaction as rules
 from minikafka.broker.coordinators.transactions.records import entry, read_entry
 from minikafka.broker.coordinators.transactions.states import DECIDED, State
-from minikafka.broker.coordinators.transactions.transaction import Transaction
+from minikafka.broker.coordinators.transactions.transaction import VERSION_2, Transaction
 from minikafka.protocol.errors import ConcurrentTransactionsError, DecodeError, ErrorCode, KafkaError, error_for
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.reader import iter_records
@@ -94,7 +94,7 @@ class TransactionShard:
         for txn in list(self.transactions.values()):
             if txn.state in DECIDED:
                 self._on_decided(self, txn)
-            elif txn.state is State.ONGOING:
+            elif txn.state is State.ONGOING and txn.version < VERSION_2:
                 self.note_connection(txn.transactional_id, self._loaded_at)
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ class TransactionShard:
     # ------------------------------------------------------------------------------------------------------ waiting
 
     async def wait_open(self, transactional_id: str, timeout_seconds: float) -> None:
-        """Until a transaction that is being ended has ended, or time is up."""
+        """Until a change of a transaction has been written, or one that is being ended has ended, or time is up."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._at_rest.setdefault(transactional_id, []).append(future)
         try:

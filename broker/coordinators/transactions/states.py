@@ -5,6 +5,7 @@
       |         |   +---> PrepareAbort ---> CompleteAbort ---+--> Ongoing, Empty (the producer begins anew)
       +---------+
                                              Empty, CompleteCommit, CompleteAbort --> Dead
+                                             Empty, CompleteCommit, CompleteAbort --> PrepareAbort (of nothing, KIP-890)
 
 Whatever is not in the table cannot happen: it would be a fault of ours.
 """
@@ -40,12 +41,12 @@ class State(Enum):
 _EMPTY, _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT, _DEAD, _ = State
 
 FOLLOWERS: Final[dict[State, frozenset[State]]] = {
-    _EMPTY: frozenset({_EMPTY, _ONGOING, _DEAD}),
+    _EMPTY: frozenset({_EMPTY, _ONGOING, _PREPARE_ABORT, _DEAD}),
     _ONGOING: frozenset({_ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT}),
     _PREPARE_COMMIT: frozenset({_COMPLETE_COMMIT}),
     _PREPARE_ABORT: frozenset({_COMPLETE_ABORT}),
-    _COMPLETE_COMMIT: frozenset({_EMPTY, _ONGOING, _DEAD}),
-    _COMPLETE_ABORT: frozenset({_EMPTY, _ONGOING, _DEAD}),
+    _COMPLETE_COMMIT: frozenset({_EMPTY, _ONGOING, _PREPARE_ABORT, _DEAD}),
+    _COMPLETE_ABORT: frozenset({_EMPTY, _ONGOING, _PREPARE_ABORT, _DEAD}),
     _DEAD: frozenset(),
 }
 

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from minikafka.broker.context import Context
 from minikafka.broker.coordinators.groups.coordinator import GroupCoordinator
-from minikafka.broker.coordinators.transactions.transaction import Name
+from minikafka.broker.coordinators.transactions.transaction import VERSION_2, Name
 from minikafka.broker.internal_topics import GROUP_OFFSETS
 from minikafka.broker.replicas.commits import Promise
 from minikafka.broker.replicas.partition import ACKS_ALL, Partition
 from minikafka.broker.replicas.waiting import CommitWait
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.errors import ErrorCode, InvalidProducerEpochError, KafkaError
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.control import ControlType, build_marker
 from minikafka.storage.producers import Origin
@@ -35,6 +35,8 @@ class Marker(NamedTuple):
     is_committed: bool
     coordinator_epoch: int
     partitions: tuple[Name, ...]
+    version: int = 0
+    """The transaction version of the end; since 2 the marker's epoch is higher than that of what it ends."""
 
 
 class MarkerWriter:
@@ -73,6 +75,11 @@ class MarkerWriter:
         if partition.topic == GROUP_OFFSETS:
             # Raises if it is not served here, or not yet.
             self._groups.shards.at(partition.index)
+        producer = partition.log.producers.get(marker.producer_id)
+        if marker.version >= VERSION_2 and producer is not None and producer.has_open(marker.epoch):
+            # Its epoch is higher than that of what it ends, so this is the next one. If none is open, the marker may
+            # be a retry, and is written once more.
+            raise InvalidProducerEpochError(f"producer {marker.producer_id} has begun another transaction since")
         now_ms = self._context.clock.wall_ms()
         batch = build_marker(
             ControlType.COMMIT if marker.is_committed else ControlType.ABORT,

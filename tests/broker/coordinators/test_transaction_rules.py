@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from minikafka.broker.coordinators.transactions import transaction as rules
 from minikafka.broker.coordinators.transactions.records import entry, read_entry
 from minikafka.broker.coordinators.transactions.states import AT_REST, DECIDED, FOLLOWERS, State
-from minikafka.broker.coordinators.transactions.transaction import NO_EPOCH, Identity, Transaction
+from minikafka.broker.coordinators.transactions.transaction import NO_EPOCH, NO_ID, VERSION_2, Identity, Transaction
 from minikafka.protocol.errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
+    TransactionAbortableError,
 )
 
 SCHEDULES = int(os.environ.get("MINIKAFKA_SCHEDULES", "200"))
@@ -87,26 +88,27 @@ def test_partitions_are_added_once() -> None:
 
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_the_end_can_be_asked_for_again(is_committed: bool) -> None:
-    txn = rules.ended(rules.with_partitions(begun(), [A], 20), is_committed=is_committed, now_ms=30)
+    me = who(begun())
+    txn = rules.ended(rules.with_partitions(begun(), [A], 20), me, is_committed=is_committed, now_ms=30)
     assert txn is not None and txn.state in DECIDED and txn.is_committing is is_committed
     with pytest.raises(ConcurrentTransactionsError):
-        rules.ended(txn, is_committed=is_committed, now_ms=40)
+        rules.ended(txn, me, is_committed=is_committed, now_ms=40)
     with pytest.raises(InvalidTxnStateError):
-        rules.ended(txn, is_committed=not is_committed, now_ms=40)
+        rules.ended(txn, me, is_committed=not is_committed, now_ms=40)
     with pytest.raises(ConcurrentTransactionsError):
         rules.with_partitions(txn, [B], 40)
     with pytest.raises(ConcurrentTransactionsError):
         rules.check_session(txn, None)
     done = rules.completed(txn, 50)
     assert done.state in AT_REST and not done.partitions
-    assert rules.ended(done, is_committed=is_committed, now_ms=60) is None
+    assert rules.ended(done, me, is_committed=is_committed, now_ms=60) is None
     with pytest.raises(InvalidTxnStateError):
-        rules.ended(done, is_committed=not is_committed, now_ms=60)
+        rules.ended(done, me, is_committed=not is_committed, now_ms=60)
 
 
 def test_nothing_ends_that_has_not_begun() -> None:
     with pytest.raises(InvalidTxnStateError):
-        rules.ended(begun(), is_committed=True, now_ms=20)
+        rules.ended(begun(), who(begun()), is_committed=True, now_ms=20)
 
 
 def test_a_fenced_producer_is_refused() -> None:
@@ -117,6 +119,119 @@ def test_a_fenced_producer_is_refused() -> None:
         rules.check_producer(fenced, who(txn))
     with pytest.raises(InvalidProducerIdMappingError):
         rules.check_producer(fenced, Identity(8, fenced.epoch))
+
+
+# ------------------------------------------------------------------------------------------------------------ version 2
+
+
+def opened_2(txn: Transaction | None = None) -> Transaction:
+    return rules.with_partitions(txn or begun(), [A], 20, VERSION_2)
+
+
+def ended_2(txn: Transaction, me: Identity, is_committed: bool = True, new_id: int = NO_ID) -> Transaction | None:
+    return rules.ended(txn, me, is_committed=is_committed, now_ms=30, version=VERSION_2, new_id=new_id)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_end_of_version_2_raises_the_epoch_and_can_be_repeated(is_committed: bool) -> None:
+    me = who(begun())
+    txn = ended_2(opened_2(), me, is_committed)
+    assert txn is not None and txn.state in DECIDED
+    assert who(txn) == txn.holder == (7, 1)
+    with pytest.raises(ConcurrentTransactionsError):
+        ended_2(txn, me, is_committed)
+    with pytest.raises(InvalidTxnStateError):
+        ended_2(txn, me, not is_committed)
+    done = rules.completed(txn, 40)
+    assert ended_2(done, me, is_committed) is None and done.holder == (7, 1)
+    with pytest.raises(InvalidTxnStateError):
+        ended_2(done, me, not is_committed)
+
+
+@pytest.mark.parametrize("version", [0, VERSION_2])
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_late_end_does_not_end_the_next_transaction(is_committed: bool, version: int) -> None:
+    me = who(begun())
+    first = ended_2(opened_2(), me)
+    assert first is not None
+    second = opened_2(rules.completed(first, 40))
+    with pytest.raises(ProducerFencedError):
+        rules.ended(second, me, is_committed=is_committed, now_ms=50, version=version)
+
+
+def test_end_of_an_earlier_version_does_not_end_a_transaction_of_version_2() -> None:
+    """It can only be meant for one from before: the first transaction after an upgrade has the epoch of the last."""
+    txn = opened_2()
+    with pytest.raises(InvalidTxnStateError):
+        rules.ended(txn, who(txn), is_committed=True, now_ms=30)
+
+
+def test_commit_of_an_earlier_version_can_be_repeated_by_version_2() -> None:
+    """The Spark sink asks again from another process, perhaps after an upgrade."""
+    me = who(begun())
+    txn = rules.ended(rules.with_partitions(begun(), [A], 20), me, is_committed=True, now_ms=30)
+    assert txn is not None
+    assert ended_2(rules.completed(txn, 40), me) is None
+
+
+def test_nothing_can_be_aborted_with_version_2_but_not_committed() -> None:
+    """The producer does not know whether a partition was added; a new epoch it needs in any case."""
+    for txn in (begun(), rules.completed(rules.fenced(opened_2(), 30), 40)):
+        aborted = ended_2(txn, who(txn), is_committed=False)
+        assert aborted is not None and aborted.state is State.PREPARE_ABORT and aborted.epoch == txn.epoch + 1
+        with pytest.raises(InvalidTxnStateError):
+            ended_2(txn, who(txn))
+
+
+def test_fenced_producer_of_version_2_learns_that_it_cannot_commit_and_may_go_on() -> None:
+    """Its transaction took too long; a session of somebody else would have raised the epoch once more."""
+    me = who(begun())
+    done = rules.completed(rules.fenced(opened_2(), 30), 40)
+    with pytest.raises(InvalidTxnStateError):
+        ended_2(done, me)
+    assert ended_2(done, me, is_committed=False) is None and done.holder == (7, 1)
+    with pytest.raises(ProducerFencedError):
+        ended_2(begun(done), me, is_committed=False)
+
+
+def test_last_epoch_of_version_2_brings_another_producer_id() -> None:
+    txn = opened_2(begun()._replace(epoch=EPOCH_MAX - 1))
+    me = who(txn)
+    assert rules.end_needs_new_id(txn, me, VERSION_2)
+    decided = ended_2(txn, me, new_id=8)
+    assert decided is not None
+    # The markers are still of the old id; the producer goes on as the next one, and has to wait.
+    assert who(decided) == (7, EPOCH_MAX) and decided.holder == (8, 0)
+    with pytest.raises(ConcurrentTransactionsError):
+        ended_2(decided, me)
+    with pytest.raises(ConcurrentTransactionsError):
+        rules.check_session(decided, Identity(8, 0))
+    rules.check_producer(decided, Identity(8, 0))
+    read = read_entry(*entry(decided))
+    assert read is not None and read[1] is not None and read[1].holder == (8, 0)
+    done = rules.completed(read[1], 40)
+    assert who(done) == done.holder == (8, 0)
+    read = read_entry(*entry(done))
+    assert read is not None and read[1] is not None
+    assert ended_2(read[1], me) is None
+    assert rules.with_partitions(done, [A], 50, VERSION_2).epoch == 0
+
+
+def test_nobody_goes_on_in_the_epoch_that_is_left_for_fencing() -> None:
+    txn = opened_2(begun()._replace(epoch=EPOCH_MAX - 1))
+    done = rules.completed(rules.fenced(txn, 30), 40)
+    for me in (who(txn), who(done)):
+        with pytest.raises(ProducerFencedError):
+            ended_2(done, me, is_committed=False)
+
+
+def test_leader_adds_nothing_to_a_transaction_of_an_earlier_version() -> None:
+    """A batch that is late must not get into it by that; what its producer has added is there already."""
+    txn = rules.with_partitions(begun(), [A], 20)
+    assert rules.with_partitions(txn, [A], 30, VERSION_2) is txn
+    with pytest.raises(TransactionAbortableError):
+        rules.with_partitions(txn, [B], 30, VERSION_2)
+    assert rules.with_partitions(opened_2(), [B], 30, VERSION_2).partitions == {A, B}
 
 
 def test_overdue_and_unused() -> None:
@@ -192,17 +307,42 @@ class Schedule:
     def add(self, client: int, pick: int) -> None:
         self._identity(client)
         name = (A, B)[pick % 2]
-        txn = rules.with_partitions(self.txn, [name], self.now_ms)
+        txn = rules.with_partitions(self.txn, [name], self.now_ms, VERSION_2 if pick > 2 else 0)
         assert name in txn.partitions
         if txn is not self.txn:
             self.become(txn)
 
     def end(self, client: int, pick: int) -> None:
         self._identity(client)
-        txn = rules.ended(self.txn, is_committed=pick % 2 == 0, now_ms=self.now_ms)
+        identity = self.clients[client]
+        assert identity is not None
+        txn = rules.ended(self.txn, identity, is_committed=pick % 2 == 0, now_ms=self.now_ms)
         if txn is not None:
             self.wish = pick % 2 == 0
             self.become(txn)
+
+    def end_with_version_2(self, client: int, pick: int) -> None:
+        """Every third answer is lost."""
+        identity = self.clients[client]
+        if identity is None:
+            raise InvalidProducerIdMappingError("it has not begun")
+        rules.check_end(self.txn, identity, VERSION_2)
+        new_id = next(self.ids) if rules.end_needs_new_id(self.txn, identity, VERSION_2) else NO_ID
+        before = self.txn
+        txn = rules.ended(
+            before, identity, is_committed=pick % 2 == 0, now_ms=self.now_ms, version=VERSION_2, new_id=new_id
+        )
+        if txn is None:
+            # It ended as is asked for now, and nothing is open.
+            assert before.state in AT_REST
+        else:
+            assert identity == self.newest and txn.holder not in self.given
+            self.wish = pick % 2 == 0
+            self.become(txn)
+        self.newest = self.txn.holder
+        self.given.add(self.newest)
+        if pick % 3:
+            self.clients[client] = self.newest
 
     def complete(self, _: int, __: int) -> None:
         if self.txn.state in DECIDED:
@@ -221,7 +361,7 @@ class Schedule:
         assert self.txn.last_epoch == NO_EPOCH
 
 
-STEPS = ("init", "add", "add", "end", "complete", "pass_time", "fail_over")
+STEPS = ("init", "add", "add", "end", "end_with_version_2", "complete", "pass_time", "fail_over")
 
 
 @settings(max_examples=SCHEDULES)

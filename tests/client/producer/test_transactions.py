@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from minikafka.client.cluster import Cluster
 from minikafka.client.errors import IllegalState, ProducerFailed, RequestTimeout, TransactionFailed
 from minikafka.client.producer import Producer
 from minikafka.client.producer.transactions import Transactions
@@ -166,6 +167,8 @@ async def test_a_coordinator_that_may_not_have_heard_of_a_partition(
     monkeypatch: pytest.MonkeyPatch,
     is_heard: bool,
 ) -> None:
+    # With version 2 nobody asks.
+    monkeypatch.setattr(Cluster, "transaction_version", 0)
     ask = Transactions._ask_to_add
 
     async def lose_the_answer(self: Transactions, places: list[TopicPartition]) -> None:

@@ -4,6 +4,7 @@ Steps are listed in the order in which their answers came. Where they were sent 
 in between that no step tells, `ORDERS` has the order to play.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -60,6 +61,14 @@ ORDERS: Final[dict[str, list[Move]]] = {
 }
 
 
+AS_KAFKA_4: Final = {
+    ("txn-offset-commit-errors-v3", 10): ("NONE", "INVALID_PRODUCER_EPOCH"),
+    ("txn-offset-commit-errors-v3", 11): ("INVALID_PRODUCER_EPOCH", "NONE"),
+}
+"""What Kafka 3.9 answers in a step, and what Kafka 4.3.1 and our brokers do: an epoch that nobody was given is refused
+while a transaction is open, and so takes nothing away from the one that holds (KIP-890)."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One recorded conversation."""
@@ -90,4 +99,13 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    return [Case(name, case["steps"], "informative" in case) for name, case in cases().items()]
+    return [
+        Case(name, [_as_expected(name, *each) for each in enumerate(case["steps"])], "informative" in case)
+        for name, case in cases().items()
+    ]
+
+
+def _as_expected(name: str, number: int, step: dict[str, Any]) -> dict[str, Any]:
+    if (name, number) not in AS_KAFKA_4:
+        return step
+    return {**step, "answer": json.loads(json.dumps(step["answer"]).replace(*AS_KAFKA_4[name, number]))}
