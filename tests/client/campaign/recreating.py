@@ -55,6 +55,8 @@ class Recreating:
         self._beside = 0.0
         self._longest_beside = 0.0
         self._is_done = False
+        self._stint = 0
+        """How often partitions were assigned. Nothing is committed, so a group begins again each time."""
 
     async def run(self) -> None:
         play, rng = self._play, self._rng
@@ -112,6 +114,7 @@ class Recreating:
 
     def _assigned(self, places: list[Place]) -> None:
         self._play.counts["rebalances"] += 1
+        self._stint += 1
 
     async def _recreate(self, place: Place, gap: float) -> None:
         play = self._play
@@ -157,8 +160,8 @@ class Recreating:
                 name = Name(Place(topic, int(number)), value // _INCARNATION)
                 if name not in known:
                     known.add(name)
-                    history.write("reader", "ok", "assign", partition=str(name), offset=0)
-                history.write("reader", "ok", "poll", records=(Seen(str(name), offset, value),))
+                    history.write(f"reader {self._stint}", "ok", "assign", partition=str(name), offset=0)
+                history.write(f"reader {self._stint}", "ok", "poll", records=(Seen(str(name), offset, value),))
                 self._given.add(value)
             if any(value < _INCARNATION for _, _, value in records):
                 self._beside = time.monotonic()

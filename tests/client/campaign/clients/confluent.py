@@ -169,7 +169,6 @@ class _Consumer(_Threaded):
                 "fetch.wait.max.ms": settings.fetch_wait_ms,
                 "max.partition.fetch.bytes": max(settings.partition_bytes, 1000),
                 "enable.auto.commit": False,
-                "topic.metadata.refresh.interval.ms": 1_000,
                 "check.crcs": True,
                 **own,
                 **_COMMON,
