@@ -127,8 +127,9 @@ class Worker:
             group=self._member.group,
             strategy="cooperative" if is_cooperative else "range",
             isolation="read_committed",
-            session_ms=6_000,
+            session_ms=3_000,
             heartbeat_ms=200,
+            request_ms=1_500,
         )
         consumer = play.client.consumer(settings)
         try:
@@ -161,7 +162,8 @@ class Worker:
     async def _copy(self, consumer: ConsumerUnderTest, records: list[tuple[Place, int, int]]) -> bool:
         """Whether they are copied; if not, or if nobody knows, they have to be read again."""
         if self._rng.random() < self._slow and not self._play.is_over:
-            await asyncio.sleep(self._rng.choice([0.3, 0.8, 1.5]))
+            # The last is longer than a rebalance waits for anybody.
+            await asyncio.sleep(self._rng.choice([0.3, 0.3, 0.8, 0.8, 1.5, 4.0]))
         try:
             producer = self._producer or await self._start()
             await producer.begin()
