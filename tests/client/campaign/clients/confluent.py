@@ -151,6 +151,7 @@ class _Producer(_Threaded):
 class _Consumer(_Threaded):
     def __init__(self, settings: ConsumerSettings) -> None:
         super().__init__()
+        self._batch: list[Seen] = []
         own = {} if settings.static_id is None else {"group.instance.id": settings.static_id}
         self._consumer = Consumer(
             {
@@ -187,7 +188,10 @@ class _Consumer(_Threaded):
             watcher.assigned([Place(each.topic, each.partition) for each in partitions])
 
         def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
-            watcher.revoked([Place(each.topic, each.partition) for each in partitions])
+            places = [Place(each.topic, each.partition) for each in partitions]
+            names = {str(place) for place in places}
+            self._batch = [record for record in self._batch if record.partition not in names]
+            watcher.revoked(places)
 
         await self._call(
             lambda: self._consumer.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=revoked)
@@ -201,15 +205,20 @@ class _Consumer(_Threaded):
         await self._call(lambda: self._consumer.assign(partitions))
 
     async def poll(self, seconds: float, count: int) -> list[Seen]:
-        """One at a time: a rebalance inside the call comes before the record that it returns, never after."""
-        message = await self._call(lambda: self._consumer.poll(seconds))
-        if message is None:
-            return []
-        if (error := message.error()) is not None:
-            raise _trouble(error)
-        value, offset = message.value(), message.offset()
-        assert isinstance(value, bytes) and offset is not None
-        return [Seen(f"{message.topic()}-{message.partition()}", offset, int(value))]
+        return await self._call(lambda: self._poll(seconds, count))
+
+    def _poll(self, seconds: float, count: int) -> list[Seen]:
+        """One by one, so that a rebalance in between takes back what was revoked and nothing else."""
+        self._batch = []
+        while len(self._batch) < count and (message := self._consumer.poll(0 if self._batch else seconds)) is not None:
+            if (error := message.error()) is not None:
+                if self._batch:
+                    break
+                raise _trouble(error)
+            value, offset = message.value(), message.offset()
+            assert isinstance(value, bytes) and offset is not None
+            self._batch.append(Seen(f"{message.topic()}-{message.partition()}", offset, int(value)))
+        return self._batch
 
     async def commit(self, offsets: Mapping[Place, int] | None) -> None:
         answers = await self._call(lambda: self._commit(offsets))
