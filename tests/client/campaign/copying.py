@@ -143,13 +143,18 @@ class Worker:
                     # Half of the programs go on from what is committed, the others begin again.
                     if self._rng.random() < 0.5:
                         break
+                    self._note("rewinds")
                     await consumer.rewind()
-        except Trouble:
+                    self._note("has rewound")
+        except Trouble as trouble:
+            self._note(f"ends by trouble: {trouble}")
             play.counts["errors"] += 1
             await asyncio.sleep(0.1)
         finally:
+            self._note("closes")
             await self._close(consumer)
             await self._close(self._producer)
+            self._note("is closed")
 
     async def _close(self, client: ConsumerUnderTest | ProducerUnderTest | None) -> None:
         try:
@@ -167,19 +172,29 @@ class Worker:
         try:
             producer = self._producer or await self._start()
             await producer.begin()
+            self._note(f"sends {[(str(place), offset) for place, offset, _ in records]}")
             for place, _, value in records:
                 outcome = await producer.send(self._targets[place.partition], b"%d" % value)
                 asyncio.ensure_future(outcome).add_done_callback(lambda task: task.cancelled() or task.exception())
             offsets = {place: offset + 1 for place, offset, _ in records}
+            self._note("sends offsets")
             await producer.send_offsets(offsets, consumer.metadata())
+            self._note("commits")
             await producer.commit()
+            self._note("has committed")
             return True
         except Trouble as trouble:
+            self._note(f"has trouble: {trouble}")
             self._play.counts["refused"] += 1
             await self._abort(trouble)
             return False
 
+    def _note(self, step: str) -> None:
+        """For whoever traces a violation."""
+        self._play.history.write(self._member.name, "info", "step", note=step)
+
     async def _start(self) -> ProducerUnderTest:
+        self._note("starts a producer")
         settings = self._play.producer_settings("producer")._replace(transactional_id=self._play.name(self._slot))
         self._producer = self._play.client.producer(settings)
         await self._producer.start()

@@ -118,7 +118,7 @@ class Play:
             await self.cluster.proxy.stop(self._prefix)
 
     async def end_faults(self) -> dict[str, int]:
-        return dict(await self.cluster.proxy.end(self._prefix))
+        return dict(await self.cluster.proxy.end(self._prefix)) if self.end else {}
 
     @property
     def is_over(self) -> bool:

@@ -13,6 +13,7 @@ from tests.chaos import checker
 from tests.client.campaign import faults, oracle
 from tests.client.campaign.clients import Kind, Place, ProducerSettings, ProducerUnderTest, Trouble
 from tests.client.campaign.play import Play
+from tests.proxy.plan import Fault, Rule
 
 PARTITIONS = 3
 FLUSH_SECONDS = 15.0
@@ -32,7 +33,8 @@ class Producing:
         apis = (faults.PRODUCE, faults.INIT_PRODUCER_ID)
         seconds = faults.LONG if rng.random() < 0.7 else faults.SHORT
         rules = faults.late(rng, (faults.PRODUCE,), seconds, [0.01, 0.03, 0.1])
-        rules += faults.late(rng, (faults.INIT_PRODUCER_ID,), seconds, [0, 0.5])
+        init_rate = rng.choice([0, 0.3])
+        rules.append(Rule(Fault.HOLD_ANSWER, (faults.INIT_PRODUCER_ID,), init_rate, seconds=tuple(seconds)))
         rules += faults.broken_connections(rng, apis)
         settings = play.producer_settings("producer")._replace(
             delivery_ms=rng.choice([700, 1_500, 5_000]),

@@ -133,15 +133,21 @@ def table(results: Iterable[Result]) -> str:
 
 
 async def play_all(
-    jobs: Iterable[tuple[str, int]], client: str, cluster: CampaignCluster, folder: Path, at_once: int
+    jobs: Iterable[tuple[str, int]],
+    client: str,
+    cluster: CampaignCluster,
+    folder: Path,
+    at_once: int,
+    add: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Several seeds at a time, which have nothing in common but the brokers."""
+    """Several seeds at a time, which have nothing in common but the brokers. Each is added when it is done."""
     waiting, results = iter(jobs), list[Result]()
 
     async def work(admin: Admin) -> None:
         for workload, seed in waiting:
             result = await play_seed(workload, seed, client, cluster, admin, folder)
             results.append(result)
+            add(result)
             report(result)
 
     async with Admin(bootstrap_servers=cluster.direct, client_id="campaign") as admin:
@@ -185,11 +191,9 @@ def main() -> int:
         with CampaignCluster(Path(tempfile.mkdtemp(prefix="minikafka-campaign-cluster-"))) as cluster:
             for client in clients:
                 jobs = [(name, seed) for seed in seeds for name in workloads if (name, client, seed) not in known]
-                results = asyncio.run(play_all(jobs, client, cluster, options.folder, options.at_once))
-                for result in results:
-                    ledger.add(result)
-                    if options.verbose:
-                        print(result)
+                results = asyncio.run(play_all(jobs, client, cluster, options.folder, options.at_once, ledger.add))
+                if options.verbose:
+                    print(*results, sep="\n")
                 played += results
             complaints = cluster.complaints()
     order = [*WORKLOADS]
