@@ -18,7 +18,7 @@ from tests.client.campaign.play import FAULT_SECONDS, Play
 
 PARTITIONS = 4
 WORKERS = 3
-DRAIN_SECONDS = 12.0
+DRAIN_SECONDS = 30.0
 CALL_SECONDS = 20.0
 _HUNG_SECONDS = 60.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import NamedTuple
@@ -22,6 +22,7 @@ FAULT_SECONDS = 4.5
 
 REPLICAS = (1, 2, 3)
 _LOOK_SECONDS = 0.05
+_INSIST_SECONDS = 20.0
 
 
 class Result(NamedTuple):
@@ -88,6 +89,19 @@ class Play:
         self._topics.add(topic)
         await self.admin.create_topics([NewTopic(topic, replica_assignments=replicas)])
 
+    async def insist(self, call: Callable[[], Awaitable[object]]) -> None:
+        """For those who prepare: again until it is done."""
+        async with self.limit(_INSIST_SECONDS, "preparing"):
+            while not await self._succeeds(call):
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _succeeds(self, call: Callable[[], Awaitable[object]]) -> bool:
+        try:
+            await call()
+        except KafkaError:
+            return False
+        return True
+
     async def clean(self) -> None:
         await self.admin.delete_topics([*self._topics], raise_errors=False)
 
@@ -142,9 +156,8 @@ class Play:
             self.violations.append(f"hang: {what} takes more than {seconds:g} s")
             raise Hang(what) from None
 
-    async def wait_for(self, holds: object, seconds: float, what: str) -> bool:
+    async def wait_for(self, holds: Callable[[], object], seconds: float, what: str) -> bool:
         """Until a callable holds; False, and a violation, if it does not in time."""
-        assert callable(holds)
         until = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > until:

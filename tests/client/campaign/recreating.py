@@ -16,7 +16,7 @@ from tests.client.campaign import faults, oracle
 from tests.client.campaign.clients import ConsumerUnderTest, Place, Trouble, Watcher
 from tests.client.campaign.play import Play
 
-READ_SECONDS = 10.0
+READ_SECONDS = 20.0
 BESIDE_SECONDS = 6.0
 """How long the topic beside it may be without a record, of which there is one every moment."""
 CALL_SECONDS = 10.0
