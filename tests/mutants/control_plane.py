@@ -64,7 +64,7 @@ MUTANTS: Final = (
         "Set(state_path(*each.name), state.encode(), each.version)",
         "Set(state_path(*each.name), state.encode())",
         "The state of a partition is written only over the version that was read.",
-        _CONTROLLER,
+        _CONTROLLER + "/test_leaders.py",
     ),
     Mutant(
         57,
@@ -120,7 +120,7 @@ MUTANTS: Final = (
         "gone = [each for each in before.values() if found.get(each.broker_id, each).epoch != each.epoch]",
         "gone = []",
         "A broker that was restarted between two looks at ZooKeeper has left its ISRs.",
-        _CONTROLLER,
+        _CONTROLLER + "/test_controller.py",
     ),
     Mutant(
         12,

@@ -56,7 +56,7 @@ MUTANTS: Final = (
         "            self._groups.shards.at(partition.index)\n",
         "            pass\n",
         "A marker is not written to a partition of __consumer_offsets that is being loaded.",
-        _K,
+        _K + "/test_transaction_races.py",
     ),
     Mutant(
         34,
@@ -148,7 +148,7 @@ MUTANTS: Final = (
         "if not self._context.contact.may_answer(self._seats[index].journal.partition):",
         "if False:",
         "A coordinator out of contact for a session timeout stops answering.",
-        _K,
+        _K + "/test_shards.py",
     ),
     Mutant(
         84,
@@ -157,7 +157,7 @@ MUTANTS: Final = (
         "if self._late_markers.is_late(call, (name for marker in markers for name in marker.partitions)):",
         "if False:",
         "A marker over an older connection than its sender has used since is not written (KIP-890).",
-        _K,
+        _K + "/test_transaction_races.py",
     ),
     Mutant(
         85,
@@ -186,7 +186,7 @@ MUTANTS: Final = (
         "return not self._context.contact.has_zookeeper",
         "return False",
         "Out of contact with ZooKeeper, committed offsets are told only after followers confirmed their epoch.",
-        _K,
+        _K + "/test_shards.py",
     ),
     Mutant(
         91,
@@ -206,6 +206,6 @@ MUTANTS: Final = (
         "all(part.error_code in _FOLLOWS for part in parts)",
         "True",
         "A follower confirms an epoch only if it has heard of no later one.",
-        _K,
+        _K + "/test_shards.py",
     ),
 )

@@ -154,7 +154,7 @@ MUTANTS: Final = (
         "        batch.check_crc()\n",
         "",
         "A follower checks the CRC of what it fetches.",
-        "tests/storage",
+        "tests/storage/test_following.py tests/storage/test_log.py",
     ),
     Mutant(
         66,
@@ -163,7 +163,7 @@ MUTANTS: Final = (
         "if batch.base_offset < next_offset or batch.last_offset_delta < 0:",
         "if False:",
         "A follower appends offsets in increasing order only.",
-        "tests/storage",
+        "tests/storage/test_following.py tests/storage/test_log.py",
         simulated=False,
         unseen="No leader sends offsets that go back; only a foreign one could.",
     ),

@@ -14,6 +14,7 @@ _ISR: Final = "broker/replication/isr.py"
 _LEADER: Final = "tests/broker/replicas/test_leadership.py tests/broker/replicas/test_partitions.py"
 _REPLICAS: Final = "tests/broker/replicas/test_partitions.py tests/broker/replicas/test_leadership.py"
 _FOLLOWER: Final = "tests/broker/replication/test_following.py tests/broker/replication/test_fetcher.py"
+_EPOCHS: Final = "tests/broker/handlers/test_leader_epochs.py"
 _FETCH: Final = "tests/broker/handlers/test_produce_fetch.py tests/broker/replicas/test_partitions.py"
 
 MUTANTS: Final = (
@@ -60,7 +61,7 @@ MUTANTS: Final = (
         "if current_leader_epoch < self.leader_epoch:",
         "if False:",
         "A fetch in an older leader epoch gets FENCED_LEADER_EPOCH (KIP-320).",
-        _FETCH,
+        _EPOCHS,
     ),
     Mutant(
         6,
@@ -152,7 +153,7 @@ MUTANTS: Final = (
         "advance_log_start(self.log, min(log_start_offset, self.log.high_watermark))",
         "advance_log_start(self.log, log_start_offset)",
         "A follower's log start never passes its own high watermark.",
-        _FOLLOWER + " " + _REPLICAS,
+        _EPOCHS,
     ),
     Mutant(
         39,
@@ -189,7 +190,7 @@ MUTANTS: Final = (
         "if current_leader_epoch > self.leader_epoch:",
         "if False:",
         "A leader does not answer a fetch that knows of a later leader epoch.",
-        _FETCH,
+        _EPOCHS,
     ),
     Mutant(
         48,
@@ -245,7 +246,7 @@ MUTANTS: Final = (
         "if answer.leader_epoch == leadership.epoch and answer.partition_epoch > leadership.partition_epoch:",
         "if True:",
         "An AlterPartition response counts only if it is newer than what the leader knows.",
-        "tests/broker/replication",
+        "tests/broker/replicas/test_leadership.py",
     ),
     Mutant(
         54,
@@ -254,7 +255,7 @@ MUTANTS: Final = (
         "elif broker_id in leadership.joining:",
         "elif False:",
         "A proposal names the process that had caught up when it was made (KIP-903).",
-        "tests/broker/replication",
+        "tests/broker/replicas/test_leadership.py",
     ),
     Mutant(
         55,
