@@ -183,6 +183,7 @@ class Sender:
             batch = self._prepare(queue, lane.node_id)
             del lane.ready[queue]
             if batch is None:
+                self._regroup(queue)
                 self.ready(queue)
                 continue
             size += next_size
