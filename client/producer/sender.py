@@ -353,13 +353,17 @@ class Sender:
         step_s = min(_SWEEP_MS_MAX, self._config.delivery_timeout_ms / 4) / 1000
         while True:
             await asyncio.sleep(step_s)
-            now_ms = self._clock.monotonic_ms()
-            late = [item for item in self.accumulator.incomplete.items() if item[0].deadline_ms <= now_ms]
-            for batch, queue in late:
-                self._give_up(queue, batch, self._too_late(queue, batch))
-            for queue in dict.fromkeys(queue for _, queue in late):
-                self._regroup(queue)
-                self.ready(queue)
+            self.give_up_late()
+
+    def give_up_late(self) -> None:
+        """Fail what has reached its deadline."""
+        now_ms = self._clock.monotonic_ms()
+        late = [item for item in self.accumulator.incomplete.items() if item[0].deadline_ms <= now_ms]
+        for batch, queue in late:
+            self._give_up(queue, batch, self._too_late(queue, batch))
+        for queue in dict.fromkeys(queue for _, queue in late):
+            self._regroup(queue)
+            self.ready(queue)
 
     def _too_late(self, queue: PartitionQueue, batch: Batch) -> KafkaError:
         topic, partition = batch.topic_partition
