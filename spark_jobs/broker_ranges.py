@@ -195,6 +195,7 @@ class RangeReader:
             min_bytes=1,
             max_bytes=bytes_max,
             isolation_level=int(self._config.reads_committed),
+            rack_id=self._config.client_rack or "",
             topics=[FetchTopic(topic=self._tp.topic, topic_id=self._wanted.topic_id, partitions=[partition])],
         )
         found = await self._ask_node(cluster, leader, request)

@@ -1,11 +1,13 @@
 """Options that start with `kafka.`: what they are called without it, they are called in Kafka and in our client.
 
-A few of Kafka's options are refused, since what they would change is for the source or the sink to decide.
+Every option of Kafka's clients is known. Refused are those that Spark's own source refuses too, and those that ask for
+protection that cannot be given; what changes nothing here is named in one warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, TypeVar
 
@@ -20,34 +22,108 @@ PREFIX: Final = "kafka."
 
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
-_REFUSED_ALWAYS: Final = {
+_PROTECTION: Final = "it asks for protection that cannot be given here; docs/spark.md says what can"
+REFUSED_ALWAYS: Final = {
     "sasl.jaas.config": "JAAS is Java's; use kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password",
     **dict.fromkeys(
         ("ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type", "ssl.truststore.certificates"),
         "trust stores are Java's; kafka.ssl.ca.location says where a PEM file is",
     ),
     **dict.fromkeys(
-        ("ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.keystore.key"),
+        (
+            "ssl.keystore.location",
+            "ssl.keystore.password",
+            "ssl.keystore.type",
+            "ssl.keystore.key",
+            "ssl.keystore.certificate.chain",
+        ),
         "key stores are Java's; kafka.ssl.certificate.location and kafka.ssl.key.location say where PEM files are",
+    ),
+    **dict.fromkeys(
+        (
+            "security.providers",
+            "ssl.cipher.suites",
+            "ssl.enabled.protocols",
+            "ssl.engine.factory.class",
+            "ssl.provider",
+            "sasl.client.callback.handler.class",
+            "sasl.kerberos.service.name",
+            "sasl.login.callback.handler.class",
+            "sasl.login.class",
+            "sasl.oauthbearer.token.endpoint.url",
+            "sasl.oauthbearer.jwks.endpoint.url",
+        ),
+        _PROTECTION,
     ),
     "interceptor.classes": "interceptors are Java classes",
 }
-_REFUSED_READING: Final = {
-    **_REFUSED_ALWAYS,
-    "auto.offset.reset": "where to start is told by startingOffsets",
+REFUSED_READING: Final = {
+    **REFUSED_ALWAYS,
+    "auto.offset.reset": "startingOffsets says where to start",
     "enable.auto.commit": "offsets are kept in the checkpoint and never committed to a group",
     "key.deserializer": "keys are always bytes; cast them in the query",
     "value.deserializer": "values are always bytes; cast them in the query",
 }
-_REFUSED_WRITING: Final = {
-    **_REFUSED_ALWAYS,
+REFUSED_WRITING: Final = {
+    **REFUSED_ALWAYS,
     "key.serializer": "keys are bytes or text",
     "value.serializer": "values are bytes or text",
-    "partitioner.class": "partitioners are Java classes; a column `partition` chooses partitions",
     "transactional.id": "the sink chooses it; delivery=exactly_once switches transactions on",
-    "enable.idempotence": "the sink is always idempotent",
-    "acks": "the sink always waits for all in-sync replicas",
 }
+
+# Options of Kafka's clients, 3.9, that change nothing here. Spark hands them on, so programs have them.
+IGNORED_ALWAYS: Final = (
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "config.providers",
+    "enable.metrics.push",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "receive.buffer.bytes",
+    "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms",
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+)
+IGNORED_READING: Final = (
+    *IGNORED_ALWAYS,
+    "auto.commit.interval.ms",
+    "exclude.internal.topics",
+    "fetch.max.bytes",
+    "fetch.min.bytes",
+    "group.instance.id",
+    "group.protocol",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+)
+IGNORED_WRITING: Final = (
+    *IGNORED_ALWAYS,
+    "acks",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "enable.idempotence",
+    "metadata.max.idle.ms",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "partitioner.class",
+    "partitioner.ignore.keys",
+    "retries",
+)
+
+log: Final = logging.getLogger(__name__)
+
+# Options are read again for every micro-batch.
+warned: Final[set[str]] = set()
 
 _C = TypeVar("_C", bound=ClientConfig)
 
@@ -69,6 +145,8 @@ class ReaderConfig(ClientConfig):
     isolation_level: str = option("read_uncommitted", choices=ISOLATION_LEVELS)
     group_id: str | None = option(None)
     """Accepted for programs that set it; no group is joined."""
+    client_rack: str | None = option(None)
+    """Sent with requests, so that a broker may send the reader to a replica that is near (KIP-392)."""
 
     @property
     def reads_committed(self) -> bool:
@@ -84,11 +162,21 @@ class WriterConfig(ProducerConfig):
 
 
 def reader_config(given: Mapping[str, str], *, bootstrap_needed: bool = True) -> ReaderConfig:
-    return _config(ReaderConfig, given, _REFUSED_READING, bootstrap_needed)
+    return _config(ReaderConfig, _without_ignored(given, IGNORED_READING), REFUSED_READING, bootstrap_needed)
 
 
 def writer_config(given: Mapping[str, str]) -> WriterConfig:
-    return _config(WriterConfig, given, _REFUSED_WRITING, True)
+    return _config(WriterConfig, _without_ignored(given, IGNORED_WRITING), REFUSED_WRITING, True)
+
+
+def _without_ignored(given: Mapping[str, str], ignored: Collection[str]) -> dict[str, str]:
+    """What is left without options that change nothing; one warning names those."""
+    without_effect = {name for name in given if name in ignored}
+    if without_effect - warned:
+        warned.update(without_effect)
+        names = ", ".join(f"{PREFIX}{name}" for name in sorted(without_effect))
+        log.warning("these options have no effect here: %s", names)
+    return {name: value for name, value in given.items() if name not in without_effect}
 
 
 def is_known(cls: type[ClientConfig], name: str) -> bool:

@@ -51,6 +51,8 @@ OPTIONS: Final[dict[str, Use]] = {
     "delivery": Use.WRITE,
     "decisionTopic": Use.WRITE,
     "writeId": Use.BATCH_WRITE,
+    "asyncProgressTrackingEnabled": Use.STREAM_WRITE,
+    "asyncProgressTrackingCheckpointIntervalMs": Use.STREAM_WRITE,
     # What Spark itself adds to the options of a sink.
     "checkpointLocation": Use.STREAM_WRITE,
     "queryName": Use.STREAM_WRITE,

@@ -48,6 +48,8 @@ def parse_sink_options(given: Mapping[str, str], use: Use) -> SinkOptions:
     for name in ("decisionTopic", "writeId"):
         if name.lower() in values.names() and delivery is not Delivery.EXACTLY_ONCE:
             raise BadOption(f"{name} needs delivery=exactly_once")
+    if values.flag("asyncProgressTrackingEnabled", False):
+        raise BadOption("asyncProgressTrackingEnabled cannot be true: Spark offers it to its own sinks only")
     write_id = values.text("writeId")
     if write_id is not None and not _WRITE_ID.fullmatch(write_id):
         raise BadOption(f"writeId must be a letter, and then letters, digits and underscores, not {write_id!r}")

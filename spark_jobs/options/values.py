@@ -16,6 +16,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)")
 _UNITS_MS: Final = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
     **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
@@ -84,7 +85,11 @@ class OptionValues:
         found = _DURATION.fullmatch(text.lower())
         if found is None or found[2] not in _UNITS_MS:
             raise BadOption(f"{name} must be a duration such as 500ms, 30s or 15m, not {text!r}")
-        return int(found[1]) * _UNITS_MS[found[2]]
+        return int(int(found[1]) * _UNITS_MS[found[2]])
+
+    def first_of(self, names: Iterable[str]) -> str | None:
+        """Which of several options counts, the most important first."""
+        return next((name for name in names if name.lower() in self._given), None)
 
     def one_of(self, names: Iterable[str]) -> str | None:
         """Which of several options that exclude each other was given."""

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from minikafka.client.structs import TopicPartition
 from minikafka.spark_jobs.errors import BadOption
-from minikafka.spark_jobs.options import EARLIEST, LATEST, Bound, Selection, Use, parse_source_options
+from minikafka.spark_jobs.options import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    ReaderConfig,
+    Selection,
+    Use,
+    WriterConfig,
+    kafka,
+    parse_source_options,
+)
+from minikafka.spark_jobs.options.kafka import is_known
 from minikafka.spark_jobs.options.names import OPTIONS
 from minikafka.spark_jobs.options.sink import DECISION_TOPIC, Delivery, parse_sink_options
 from tests.tree import texts
@@ -72,7 +85,7 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({"subscribe": "t"}, "kafka.bootstrap.servers is missing"),
         (SERVERS, "one of subscribe, subscribePattern and assign"),
         ({**ORDERS, "assign": "{}"}, "only one of subscribe, assign can be given"),
-        ({**SERVERS, "subscribe": "a,,b"}, "subscribe has an empty entry"),
+        ({**SERVERS, "subscribe": " , "}, "subscribe names nothing"),
         ({**SERVERS, "subscribe": " "}, "subscribe is empty"),
         ({**SERVERS, "subscribePattern": "("}, "subscribePattern is no regular expression"),
         ({**SERVERS, "assign": "[1]"}, "assign should look like"),
@@ -89,10 +102,8 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({**ORDERS, "startingOffsets": '{"orders": {"0": 1, "00": 2}}'}, "partition 0 of 'orders' is there twice"),
         ({**ORDERS, "startingOffsets": '{"orders": 5}'}, "'orders' has 5"),
         ({**ORDERS, "startingOffsets": "{}"}, "startingOffsets names no partition"),
-        ({**ORDERS, "startingOffsets": "earliest", "startingTimestamp": "1"}, "only one of startingOffsets"),
         ({**ORDERS, "startingTimestamp": "yesterday"}, "startingTimestamp must be a whole number"),
         ({**ORDERS, "endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),
-        ({**ORDERS, "startingOffsetsByTimestampStrategy": "latest"}, "needs startingTimestamp"),
         ({**ORDERS, "startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "x"}, "one of error, latest"),
         ({**ORDERS, "failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
         ({**ORDERS, "minPartitions": "0"}, "minPartitions must be a whole number of 1 or more"),
@@ -100,7 +111,7 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({**ORDERS, "subscrib": "x"}, "there is no option 'subscrib'; did you mean subscribe?"),
         ({**ORDERS, "topic": "x"}, "topic is not for reading a batch"),
         ({**ORDERS, "kafka.fetch.max.wait": "5"}, "there is no option 'fetch.max.wait'"),
-        ({**ORDERS, "kafka.auto.offset.reset": "latest"}, "where to start is told by startingOffsets"),
+        ({**ORDERS, "kafka.auto.offset.reset": "latest"}, "startingOffsets says where to start"),
         ({**ORDERS, "kafka.enable.auto.commit": "true"}, "never committed to a group"),
         ({**ORDERS, "kafka.sasl.jaas.config": "x"}, "JAAS is Java's; use kafka.sasl.mechanism, kafka.sasl.username"),
         ({**ORDERS, "kafka.ssl.truststore.location": "x"}, "kafka.ssl.ca.location says where a PEM file is"),
@@ -120,7 +131,6 @@ def test_bad_batch_options(given: dict[str, str], said: str) -> None:
         ({"endingOffsets": "latest"}, "endingOffsets is not for reading a stream"),
         ({"logDirs": "x"}, "logDirs is not for reading a stream"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "more than maxOffsetsPerTrigger"),
-        ({"maxTriggerDelay": "9s"}, "maxTriggerDelay needs minOffsetsPerTrigger"),
         ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "soon"}, "maxTriggerDelay must be a duration"),
     ],
 )
@@ -145,10 +155,13 @@ def test_sink() -> None:
         ({**SERVERS, "delivery": "twice"}, "delivery must be one of at_least_once, exactly_once"),
         ({**SERVERS, "decisionTopic": "d"}, "decisionTopic needs delivery=exactly_once"),
         ({**SERVERS, "subscribe": "d"}, "subscribe is not for writing a stream"),
-        ({**SERVERS, "kafka.acks": "1"}, "kafka.acks cannot be set"),
+        ({**SERVERS, "asyncProgressTrackingEnabled": "true"}, "Spark offers it to its own sinks only"),
+        (
+            {**SERVERS, "kafka.security.providers": "x"},
+            "kafka.security.providers cannot be set: it asks for protection",
+        ),
         ({**SERVERS, "kafka.transactional.id": "1"}, "kafka.transactional.id cannot be set"),
         ({**SERVERS, "kafka.ssl.keystore.password": "hunter2"}, "key stores are Java's"),
-        ({**SERVERS, "kafka.partitioner.class": "x"}, "kafka.partitioner.class cannot be set"),
     ],
 )
 def test_bad_sink_options(given: dict[str, str], said: str) -> None:
@@ -166,7 +179,50 @@ def test_names_are_told_apart_without_case() -> None:
     assert len({name.lower() for name in OPTIONS}) == len(OPTIONS)
 
 
+def test_options_count_in_the_order_of_sparks_own_source() -> None:
+    given = {**ORDERS, "startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}
+    assert parse_source_options(given, Use.BATCH_READ).starting.bound is Bound.TIMESTAMPS
+    starting = parse_source_options({**given, "startingTimestamp": "7"}, Use.BATCH_READ).starting
+    assert (starting.bound, starting.timestamp_ms) == (Bound.TIMESTAMP, 7)
+    lenient = {"maxTriggerDelay": "2000us", "startingOffsetsByTimestampStrategy": "latest", "subscribe": "a,,b,"}
+    options = parse_source_options({**ORDERS, **lenient}, Use.STREAM_READ)
+    assert options.pace.delay_ms_max == 2 and options.selection.topics == ("a", "b")
+
+
+def test_options_of_kafkas_clients_without_effect_are_named_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    kafka.warned.clear()
+    given = {**ORDERS, "kafka.max.poll.records": "5", "kafka.session.timeout.ms": "9", "kafka.client.rack": "a"}
+    for _ in range(2):
+        assert parse_source_options(given, Use.BATCH_READ).config.client_rack == "a"
+    assert [record.getMessage() for record in caplog.records] == [
+        "these options have no effect here: kafka.max.poll.records, kafka.session.timeout.ms"
+    ]
+    parse_sink_options({**SERVERS, "kafka.acks": "1", "kafka.retries": "3"}, Use.BATCH_WRITE)
+    assert "kafka.acks, kafka.retries" in caplog.text
+
+
+def documented_options() -> dict[str, str]:
+    """The names in the table of options of Spark's connector, with what is said of each."""
+    text = texts()["docs/spark.md"]
+    table = text[text.index("## Options of Spark's own connector") :].split("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", table, re.MULTILINE)
+    return {name: verdict.strip() for names, verdict in rows for name in re.findall(r"`([^`]+)`", names)}
+
+
 def test_every_option_is_in_the_documentation() -> None:
     text = texts()["docs/spark.md"]
     given_to_spark = {"checkpointLocation", "queryName"}
     assert not [name for name in OPTIONS if f"`{name}`" not in text and name not in given_to_spark]
+    documented = documented_options()
+    names = {name for name in documented if not name.startswith(("kafka.", "spark."))}
+    assert {name for name in names if documented[name] != "not supported"} <= {*OPTIONS}
+    verdicts = {
+        name.removeprefix("kafka."): verdict for name, verdict in documented.items() if name.startswith("kafka.")
+    }
+    ignored = {*kafka.IGNORED_READING, *kafka.IGNORED_WRITING}
+    refused = {*kafka.REFUSED_READING, *kafka.REFUSED_WRITING}
+    assert {name for name, verdict in verdicts.items() if verdict == "no effect"} == ignored
+    assert {name for name, verdict in verdicts.items() if verdict == "refused"} == refused
+    supported = {name for name, verdict in verdicts.items() if verdict == "supported"}
+    assert not {name for name in supported if not any(is_known(cls, name) for cls in (ReaderConfig, WriterConfig))}
+    assert not supported & (ignored | refused)
