@@ -116,9 +116,9 @@ class Transactor:
     async def init(self, via: str) -> None:
         request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
         response = await self._ask_coordinator(via, request, 4, lambda answer: answer.error_code)
-        self._adopt(response.producer_id, response.producer_epoch)
+        self.adopt(response.producer_id, response.producer_epoch)
 
-    def _adopt(self, producer_id: int, epoch: int) -> None:
+    def adopt(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch, self.sequences = producer_id, epoch, count()
 
     async def add(self, via: str) -> None:
@@ -138,7 +138,8 @@ class Transactor:
             lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
         )
 
-    async def write(self, via: str, value: bytes) -> None:
+    def produce_request(self, value: bytes) -> tuple[Request, int]:
+        """The next batch as it goes over the wire, and in which version."""
         builder = BatchBuilder()
         builder.append(WALL_MS, None, value)
         batch = builder.build(
@@ -154,7 +155,9 @@ class Transactor:
             timeout_ms=1000,
             topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
         )
-        version = 12 if self._version >= 2 else 9
+        return request, 12 if self._version >= 2 else 9
+
+    async def send_until_taken(self, via: str, request: Request, version: int) -> None:
         await self._ask_until(
             via,
             lambda: self._cluster.state().leader,
@@ -162,6 +165,15 @@ class Transactor:
             version,
             lambda answer: answer.responses[0].partition_responses[0].error_code,
         )
+
+    async def write(self, via: str, value: bytes) -> None:
+        await self.send_until_taken(via, *self.produce_request(value))
+
+    async def find_coordinator(self) -> None:
+        """Have the topic of transactions made."""
+        request = FindCoordinatorRequest(key=ID, key_type=1)
+        while (await self._cluster.client.ask(1, request, 1)).error_code:
+            await self._cluster.wait(0.05)
 
     def end_request(self, *, commit: bool) -> tuple[Request, int]:
         """The end of the open transaction as it goes over the wire, and in which version."""
@@ -174,7 +186,7 @@ class Transactor:
         request, version = self.end_request(commit=commit)
         response = await self._ask_coordinator(via, request, version, lambda answer: answer.error_code)
         if self._version >= 2:
-            self._adopt(response.producer_id, response.producer_epoch)
+            self.adopt(response.producer_id, response.producer_epoch)
 
     async def _ask_coordinator(self, via: str, request: Request, version: int, code: Callable[[Any], int]) -> Any:
         return await self._ask_until(via, lambda: coordinator_of(self._cluster), request, version, code)

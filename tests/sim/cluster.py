@@ -20,6 +20,7 @@ from random import Random
 from typing import Any, Self, TypeVar
 
 from minikafka.broker.config.broker import BrokerConfig
+from minikafka.broker.features import SUPPORTED
 from minikafka.broker.node import Broker, Seams
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.zookeeper.coord import Coord, Delete
@@ -84,6 +85,8 @@ class SimBroker:
         self.slowness_seconds = 0.0
         """How much longer its blocking calls take than those of others."""
         self.coord: SimCoord | None = None
+        self.supported_features = SUPPORTED
+        """What it registers from its next start on; an earlier version registers none."""
 
     @property
     def process(self) -> Process:
@@ -107,6 +110,7 @@ class SimBroker:
         work = SimWork(cluster.faults, lambda: cluster.seconds() + self.slowness_seconds)
         seams = Seams(self.clock, work, cluster.network.host(self.host), self.disk, self._open_coord, self.rng)
         self._broker = Broker(self._config, seams)
+        self._broker.supported_features = self.supported_features
         return self._process.spawn(self._broker.start(), "start")
 
     async def _open_coord(self, _: BrokerConfig) -> Coord:

@@ -81,3 +81,23 @@ def test_verifications_that_were_never_answered_expire(log: Partition) -> None:
     log.states.expire(NOW_MS + DAY_MS, DAY_MS)
     with pytest.raises(InvalidTxnStateError):
         log.states.check_verification(log.batch(0, is_txn=True), token)
+
+
+def test_marker_of_version_2_takes_nothing_from_the_next_transaction(log: Partition) -> None:
+    """Its epoch is that of the next one, of which the first batch may be held back already; an old one it ends."""
+    held = log.states.begin_verification(PID, 1, 0, NOW_MS, has_own_epoch=True)
+    log.marker(epoch=1)
+    log.states.check_verification(log.batch(0, epoch=1, is_txn=True), held)
+    log.marker(epoch=2)
+    with pytest.raises(InvalidTxnStateError):
+        log.states.check_verification(log.batch(0, epoch=1, is_txn=True), held)
+
+
+def test_transaction_that_is_open_in_another_epoch_is_another_one(log: Partition) -> None:
+    """With version 2 a producer goes on as soon as the end is decided, and overtakes the marker."""
+    log.states.begin_verification(PID, 0, 0, NOW_MS, has_own_epoch=True)
+    log.data(0, is_txn=True)
+    assert log.states.begin_verification(PID, 0, 1, NOW_MS) is None
+    assert log.states.begin_verification(PID, 1, 0, NOW_MS) is not None
+    with pytest.raises(InvalidTxnStateError):
+        log.states.check_verification(log.batch(0, epoch=1, is_txn=True), None)

@@ -27,7 +27,7 @@ from minikafka.broker.work import LoopWork, Work
 from minikafka.broker.zookeeper.config_nodes import encode_config, topic_entity
 from minikafka.broker.zookeeper.coord import Coord
 from minikafka.broker.zookeeper.registration import ensure_path, ensure_persistent_paths
-from minikafka.protocol.control import Endpoint, LiveBroker, PartitionState, UpdateMetadataRequest
+from minikafka.protocol.control import Endpoint, FeatureLevel, LiveBroker, PartitionState, UpdateMetadataRequest
 from minikafka.protocol.message import Request
 from minikafka.protocol.pipeline import Pipeline
 from minikafka.storage.dir_identity import Identity
@@ -81,7 +81,13 @@ class Station:
         assert parts is not None
         return pipeline.receive(b"".join(parts)[4:])[1]
 
-    def update_metadata(self, controller_id: int = 1, partitions: Sequence[PartitionState] = ()) -> None:
+    def update_metadata(
+        self,
+        controller_id: int = 1,
+        partitions: Sequence[PartitionState] = (),
+        features: Sequence[FeatureLevel] = (),
+        features_epoch: int = -1,
+    ) -> None:
         brokers = [
             LiveBroker(
                 broker_id=each,
@@ -100,6 +106,8 @@ class Station:
             brokers=brokers,
             partitions=list(partitions),
             is_full=not self.context.metadata.is_known,
+            features=list(features),
+            features_epoch=features_epoch,
         )
         self.context.metadata.update(told)
 

@@ -203,3 +203,40 @@ async def test_closing_with_a_transaction_open_does_not_stop_its_readers(
     async with Producer(bootstrap_servers=bootstrap) as producer:
         await producer.send_and_wait(topic, b"plain")
     assert await asyncio.to_thread(committed, confluent, topic, 1) == [b"plain"]
+
+
+async def test_producer_goes_over_to_version_2_between_transactions(
+    bootstrap: str,
+    topic: str,
+    confluent: Confluent,
+    transactional_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From then on each transaction has an epoch of its own, also the first one, and nothing is added beforehand."""
+
+    async def add(*_: object) -> None:
+        raise AssertionError("with version 2 nobody adds partitions")
+
+    monkeypatch.setattr(Cluster, "transaction_version", 0)
+    async with Producer(bootstrap_servers=bootstrap, transactional_id=transactional_id) as producer:
+        epochs = []
+
+        async def run(value: bytes) -> None:
+            await producer.begin_transaction()
+            await (await producer.send(topic, value))
+            assert producer.identity is not None
+            epochs.append(producer.identity.epoch)
+
+        await run(b"1")
+        # What holds when a transaction begins, holds for all of it.
+        monkeypatch.setattr(Cluster, "transaction_version", 2)
+        await producer.commit_transaction()
+        monkeypatch.setattr(Transactions, "_ask_to_add", add)
+        await run(b"2")
+        await producer.commit_transaction()
+        await run(b"3")
+        await producer.abort_transaction()
+        await run(b"4")
+        await producer.commit_transaction()
+        assert epochs == [0, 1, 2, 3]
+    assert committed(confluent, topic, 3) == [b"1", b"2", b"4"]
