@@ -80,9 +80,8 @@ class MemoryDisk:
         first = self.op_count + when if isinstance(when, int) else 0
 
         def is_due(op: Op) -> bool:
-            if not isinstance(when, int):
-                return when(op)
-            return self.op_count == first or (is_lasting and self.op_count > first)
+            at = self.op_count
+            return (at == first or (is_lasting and at > first)) if isinstance(when, int) else when(op)
 
         self._faults.append(Fault(is_due, number, written, is_lasting))
 
