@@ -86,7 +86,6 @@ class MemoryDisk:
         self._faults.append(Fault(is_due, number, written, is_lasting))
 
     def heal(self) -> None:
-        """No more faults."""
         self._faults.clear()
         self._power_cut_at = None
 
