@@ -14,17 +14,19 @@ there may be thousands, so they are made by several threads at once and share a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 
 from minikafka.storage.checkpoints import Partition, Rewrite
 from minikafka.storage.config import LogConfig
 from minikafka.storage.disk import Disk, join, parent
-from minikafka.storage.errors import CorruptLog, StorageError
+from minikafka.storage.errors import CorruptLog, ReadOvertaken, StorageError
 from minikafka.storage.formats import PARTITION_METADATA_FILE, encode_partition_metadata
 from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Log
 from minikafka.storage.segment import Segment
 from minikafka.storage.small_files import replace_file
+from minikafka.storage.trimming import CutPlan
 
 
 class Extent(Enum):
@@ -162,6 +164,18 @@ class Creations:
 def is_disk_failure(job: Job) -> bool:
     """Whether a job failed for a reason that concerns more than one partition."""
     return job.failure is not None and not isinstance(job.failure, CorruptLog)
+
+
+class PrepareCut(Job):
+    """What takes long about cutting a log; a log that has changed meanwhile is cut without it."""
+
+    def __init__(self, disk: Disk, path: str, plan: CutPlan) -> None:
+        super().__init__(disk, path)
+        self.plan = plan
+
+    def _work(self) -> None:
+        with suppress(ReadOvertaken):
+            self.plan.run()
 
 
 class MoveAway(Job):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from minikafka.protocol.errors import InvalidTopicError
 from minikafka.storage.checkpoints import Partition
 from minikafka.storage.disk import Disk, join, parent
 from minikafka.storage.errors import CorruptLog
@@ -14,14 +15,17 @@ from minikafka.storage.formats import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
     BadFile,
+    check_topic_name,
     parse_clean_shutdown,
     parse_marked_dir,
     parse_partition_dir,
     parse_partition_metadata,
+    partition_dir,
 )
 from minikafka.storage.small_files import read_small
 
 _SMALL_BYTES_MAX: Final = 4096
+_NAME_BYTES_MAX: Final = 255
 
 
 class Contents(NamedTuple):
@@ -99,3 +103,13 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
     except BadFile as error:
         # Without the id there is no telling this from the data of an earlier topic of the same name.
         raise CorruptLog(path, error.position, error.reason) from None
+
+
+def checked_dir_name(partition: Partition) -> str:
+    """The name of a partition's directory; InvalidTopicError if no partition can have it."""
+    check_topic_name(partition[0])
+    name = partition_dir(*partition)
+    # A topic's name may take 249 characters, which leaves room for five digits.
+    if parse_partition_dir(name) != partition or len(name) > _NAME_BYTES_MAX:
+        raise InvalidTopicError(f"{name[:300]!r} cannot be the name of a partition's directory")
+    return name

@@ -55,7 +55,7 @@ def _load(disk: Disk, directory: str, config: LogConfig, state: LoadedState, now
     epochs = _load_epochs(segments, state_files, recovery, log_start_offset, log_end_offset)
     state_files.delete_snapshots(above=log_end_offset)
     if recovery is None:
-        offsets = {"log_start_offset": log_start_offset, "log_end_offset": log_end_offset}
+        offsets = {"log_start_offset": log_start_offset, "end_offset": log_end_offset}
         producers = rebuild_producers(segments, state_files, **offsets, now_ms=now_ms)
     else:
         producers = recovery.replay.finish(log_end_offset)

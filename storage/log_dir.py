@@ -22,19 +22,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from minikafka.protocol.errors import InvalidTopicError
 from minikafka.storage.checkpoints import Checkpoints, Partition, Rewrite
 from minikafka.storage.config import INT64_MAX, LogConfig
 from minikafka.storage.dir_identity import Identity, NotOurs, claim
-from minikafka.storage.dir_jobs import CreateLog, Discard, Extent, Job, MoveAway, WriteFiles
-from minikafka.storage.dir_opening import last_written_ms, look_through, make_dir, read_topic_id, take_clean_marker
+from minikafka.storage.dir_jobs import CreateLog, Discard, Extent, Job, MoveAway, PrepareCut, WriteFiles
+from minikafka.storage.dir_opening import (
+    checked_dir_name,
+    last_written_ms,
+    look_through,
+    make_dir,
+    read_topic_id,
+    take_clean_marker,
+)
 from minikafka.storage.disk import Disk, Lock, join
 from minikafka.storage.errors import CorruptLog, StorageError
 from minikafka.storage.formats import (
     CLEAN_SHUTDOWN_FILE,
     LOCK_FILE,
     PARTITION_METADATA_FILE,
-    check_topic_name,
     delete_dir,
     encode_clean_shutdown,
     encode_partition_metadata,
@@ -46,9 +51,7 @@ from minikafka.storage.loading import LoadedState, load_log
 from minikafka.storage.log import Log
 from minikafka.storage.segment import Segment
 from minikafka.storage.small_files import replace_file
-from minikafka.storage.trimming import end_after_cut
-
-_NAME_BYTES_MAX = 255
+from minikafka.storage.trimming import end_after_cut, plan_cut
 
 _J = TypeVar("_J", bound=Job)
 
@@ -333,6 +336,12 @@ class LogDir:
             log.recovery_point = min(log.recovery_point, end_after_cut(log, offset))
         return self.after_truncation(cuts)
 
+    def prepare_cut(self, partition: Partition, offset: int, now_ms: int) -> PrepareCut | None:
+        """What takes long about cutting a log at an offset, for a thread; None if there is nothing to cut."""
+        self.check_online()
+        plan = plan_cut(self.logs[partition], offset, now_ms)
+        return None if plan is None else self._begun(PrepareCut(self.disk, self.logs[partition].directory, plan))
+
     def after_truncation(self, partitions: Iterable[Partition]) -> WriteFiles | None:
         """What has to be done after logs were cut, and before anything is appended to them again."""
         self.check_online()
@@ -388,13 +397,3 @@ class LogDir:
 
 def _delay_ms(log: Log) -> int:
     return max(_DISCARD_DELAY_MIN_MS, log.config.file_delete_delay_ms)
-
-
-def checked_dir_name(partition: Partition) -> str:
-    """The name of a partition's directory; InvalidTopicError if no partition can have it."""
-    check_topic_name(partition[0])
-    name = partition_dir(*partition)
-    # A topic's name may take 249 characters, which leaves room for five digits.
-    if parse_partition_dir(name) != partition or len(name) > _NAME_BYTES_MAX:
-        raise InvalidTopicError(f"{name[:300]!r} cannot be the name of a partition's directory")
-    return name

@@ -155,6 +155,8 @@ class ProducerStates:
         self._verifications: dict[int, Verification] = {}
         self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
+        self.changed_end_offset = 0
+        """After the last batch that changed the state: a log that is cut here or later leaves the state as it is."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -236,6 +238,7 @@ class ProducerStates:
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
+        self.changed_end_offset = self.map_end_offset
         if batch.attributes & CONTROL_BIT:
             return self._end_transaction(batch, marker)
         producer = self._producers.get(producer_id)
@@ -328,6 +331,7 @@ class ProducerStates:
         self._unreplicated.clear()
         self.first_unstable_offset = None
         self.map_end_offset = start_offset
+        self.changed_end_offset = 0
 
     # ---------------------------------------------------------------------------------- snapshots
 

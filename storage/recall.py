@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from minikafka.protocol.records.batch import BatchView
 from minikafka.protocol.records.layout import NO_TIMESTAMP
 from minikafka.storage.errors import CorruptLog
-from minikafka.storage.producers import BATCHES_KEPT, BatchMeta, ProducerStates
+from minikafka.storage.producers import BATCHES_KEPT, BatchMeta, Producer, ProducerStates
 from minikafka.storage.scanning import Section, read_batches
 from minikafka.storage.segments import Segments
 
@@ -26,17 +26,31 @@ RECENT_MS: Final = 10 * 60_000
 """Longer than any client goes on trying by default."""
 
 
-def recall_batches(producers: ProducerStates, segments: Segments, end: int, now_ms: int) -> None:
-    """Add what the log has before an offset, at which a snapshot was taken, to the producers in it."""
-    if not producers:
-        return
+class Recall(NamedTuple):
+    """What to read for which producers; on any thread."""
+
+    wanted: dict[int, Producer]
+    sections: list[Section]
+    end: int
+
+    def run(self) -> None:
+        """Add what the log has before the end to the producers."""
+        _recall(self.wanted, self.sections, self.end)
+
+
+def plan_recall(producers: ProducerStates, segments: Segments, end: int, now_ms: int) -> Recall:
+    """For producers of a snapshot that was taken at the end."""
     recent_ms = now_ms - RECENT_MS
-    is_at_work = segments.active.written_ms() >= recent_ms
-    wanted = producers.recent(NO_TIMESTAMP if is_at_work else recent_ms)
-    if not wanted:
-        return
+    wanted: dict[int, Producer] = {}
+    if producers:
+        is_at_work = segments.active.written_ms() >= recent_ms
+        wanted = producers.recent(NO_TIMESTAMP if is_at_work else recent_ms)
+    return Recall(wanted, _tail_sections(segments, end) if wanted else [], end)
+
+
+def _recall(wanted: dict[int, Producer], sections: list[Section], end: int) -> None:
     found: dict[int, deque[BatchMeta]] = {}
-    for batch in _tail(segments, end):
+    for batch in _batches(sections, end):
         producer = wanted.get(batch.producer_id)
         if producer is None or batch.is_control or batch.producer_epoch != producer.epoch:
             continue
@@ -47,8 +61,8 @@ def recall_batches(producers: ProducerStates, segments: Segments, end: int, now_
         wanted[producer_id].batches[:0] = earlier
 
 
-def _tail(segments: Segments, end: int) -> Iterator[BatchView]:
-    """The last batches before an offset, in their order."""
+def _tail_sections(segments: Segments, end: int) -> list[Section]:
+    """The last batches before an offset."""
     sections: list[Section] = []
     left_bytes = TAIL_BYTES
     for segment in reversed([each for each in segments if each.base_offset < end]):
@@ -60,7 +74,11 @@ def _tail(segments: Segments, end: int) -> Iterator[BatchView]:
         left_bytes -= stop - start
         if left_bytes <= 0:
             break
-    for section in reversed(sections):
+    return sections[::-1]
+
+
+def _batches(sections: list[Section], end: int) -> Iterator[BatchView]:
+    for section in sections:
         try:
             for _, batch in read_batches(section, section.file.read):
                 if batch.base_offset >= end:

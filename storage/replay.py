@@ -14,8 +14,8 @@ from minikafka.storage.config import INT64_MAX
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.formats import AbortedTxn
 from minikafka.storage.producers import CompletedTxn, ProducerStates
-from minikafka.storage.recall import recall_batches
-from minikafka.storage.scanning import read_batches
+from minikafka.storage.recall import plan_recall
+from minikafka.storage.scanning import Section, held, read_batches
 from minikafka.storage.segment import Segment
 from minikafka.storage.segments import Segments
 from minikafka.storage.state_files import StateFiles
@@ -33,10 +33,11 @@ class Replay:
         if snapshot is not None:
             self.start = max(log_start_offset, snapshot[0])
             self.producers.load(snapshot[1], log_start_offset)
+            self.producers.changed_end_offset = snapshot[0]
 
     def recall(self, segments: Segments) -> None:
         """Before anything else: what the snapshot leaves out of producers that are at work."""
-        recall_batches(self.producers, segments, self.start, self._now_ms)
+        plan_recall(self.producers, segments, self.start, self._now_ms).run()
 
     def take(self, batch: BatchView, segment: Segment, *, fills_index: bool) -> None:
         """The next batch; CorruptRecord if it is a marker that cannot be read."""
@@ -50,7 +51,10 @@ class Replay:
 
     def take_segment(self, segment: Segment, end: int, *, fills_index: bool = False) -> None:
         """All batches of a segment below an offset."""
-        section = segment.section()
+        self.take_section(segment.section(), end, segment, fills_index=fills_index)
+
+    def take_section(self, section: Section, end: int, segment: Segment, *, fills_index: bool) -> None:
+        """The same; the section is all of the segment, opened by whoever may."""
         for position, batch in read_batches(section, section.file.read):
             if batch.base_offset >= end:
                 return
@@ -64,21 +68,34 @@ class Replay:
         return self.producers
 
 
+class RebuildPlan:
+    """The state at an offset, from the snapshot before it. What has to be read may be a whole segment, so that is for
+    any thread; the log may go on meanwhile, but must not be cut or cleaned."""
+
+    def __init__(
+        self, segments: Segments, state_files: StateFiles, *, log_start_offset: int, end_offset: int, now_ms: int
+    ) -> None:
+        self._end_offset = end_offset
+        self._replay = Replay(state_files, log_start_offset=log_start_offset, snapshot_max=end_offset, now_ms=now_ms)
+        start = self._replay.start
+        self._recall = plan_recall(self._replay.producers, segments, start, now_ms)
+        replayed = segments.from_offset(start) if start < end_offset else []
+        self._sections = [(each, each.section()) for each in replayed if each.base_offset < end_offset]
+
+    def run(self) -> ProducerStates:
+        with held([*self._recall.sections, *(section for _, section in self._sections)]):
+            self._recall.run()
+            for segment, section in self._sections:
+                self._replay.take_section(section, self._end_offset, segment, fills_index=False)
+        return self._replay.finish(self._end_offset)
+
+
 def rebuild_producers(
-    segments: Segments,
-    state_files: StateFiles,
-    *,
-    log_start_offset: int,
-    log_end_offset: int,
-    now_ms: int,
+    segments: Segments, state_files: StateFiles, *, log_start_offset: int, end_offset: int, now_ms: int
 ) -> ProducerStates:
-    """The state at the log end."""
-    replay = Replay(state_files, log_start_offset=log_start_offset, snapshot_max=log_end_offset, now_ms=now_ms)
-    replay.recall(segments)
-    if replay.start < log_end_offset:
-        for segment in segments.from_offset(replay.start):
-            replay.take_segment(segment, log_end_offset)
-    return replay.finish(log_end_offset)
+    """The state at an offset, on the spot."""
+    plan = RebuildPlan(segments, state_files, log_start_offset=log_start_offset, end_offset=end_offset, now_ms=now_ms)
+    return plan.run()
 
 
 def end_marker(batch: BatchView) -> EndMarker | None:

@@ -20,7 +20,9 @@ from minikafka.storage.disk import Disk
 from minikafka.storage.errors import CorruptLog
 from minikafka.storage.formats import TMP_SUFFIX, BadFile
 from minikafka.storage.log import Log
-from minikafka.storage.replay import rebuild_producers, restore_txn_index
+from minikafka.storage.producers import ProducerStates
+from minikafka.storage.replay import RebuildPlan, restore_txn_index
+from minikafka.storage.scanning import Section, held
 from minikafka.storage.segment import Segment
 
 _COPY_BYTES = 1 << 20
@@ -36,8 +38,68 @@ def end_after_cut(log: Log, offset: int) -> int:
         raise log.failure("truncate", error) from error
 
 
-def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
-    """Cut off everything from the batch that holds the offset on; False if there is nothing to cut."""
+class CutPlan:
+    """What takes long about a cut, done beforehand on any thread: `truncate_to` uses it if the log has not changed.
+
+    That is building the producers' state, for which a segment may have to be read, and copying what stays of a sealed
+    one. The rest is small: an index lookup and some batches near the cut.
+    """
+
+    def __init__(self, log: Log, offset: int, now_ms: int) -> None:
+        self._log = log
+        self._segment = log.segments.holding(offset)
+        self._position, self.end = _cut_at(log, self._segment, offset)
+        self._version = _version(log)
+        self._section = self._segment.section()
+        self._needs_copy = self._segment.is_sealed and self._position < self._segment.size
+        self._rebuild = None if log.producers.changed_end_offset <= self.end else _plan_rebuild(log, self.end, now_ms)
+        self.producers: ProducerStates | None = None
+        self.is_done = False
+
+    def run(self) -> None:
+        """On any thread; CorruptLog if there is a bad batch, ReadOvertaken if the log has changed."""
+        if self._rebuild is not None:
+            self.producers = self._rebuild.run()
+        with held([self._section]):
+            if self._needs_copy:
+                _copy_prefix(self._log.disk, self._section, self._position)
+            else:
+                # So that the sync after the cut has nothing else to write.
+                self._section.file.sync()
+        self.is_done = True
+
+    def fits(self, segment: Segment, position: int) -> bool:
+        """Whether it is still about this log as it is."""
+        is_same_place = segment is self._segment and position == self._position
+        return self.is_done and is_same_place and self._version == _version(self._log)
+
+
+def plan_cut(log: Log, offset: int, now_ms: int) -> CutPlan | None:
+    """Made on the loop before a log is cut at an offset; None if that takes no preparation."""
+    if not log.segments.first.base_offset <= offset < log.log_end_offset:
+        return None
+    log.check_usable()
+    try:
+        return CutPlan(log, offset, now_ms)
+    except OSError as error:
+        raise log.failure("truncate", error) from error
+
+
+def _version(log: Log) -> tuple[int, int, int]:
+    return log.generation, log.retirements, log.log_start_offset
+
+
+def _plan_rebuild(log: Log, end: int, now_ms: int) -> RebuildPlan:
+    return RebuildPlan(
+        log.segments, log.state_files, log_start_offset=min(log.log_start_offset, end), end_offset=end, now_ms=now_ms
+    )
+
+
+def truncate_to(log: Log, offset: int, now_ms: int, plan: CutPlan | None = None) -> bool:
+    """Cut off everything from the batch that holds the offset on; False if there is nothing to cut.
+
+    What a plan has not prepared for the log as it is now is done on the spot.
+    """
     if offset >= log.log_end_offset:
         # An epoch may have begun at the end without a batch, and the leader knows nothing of it.
         log.epochs.truncate_from_end(offset)
@@ -50,6 +112,8 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     try:
         last = log.segments.holding(offset)
         position, end = _cut_at(log, last, offset)
+        if plan is not None and not plan.fits(last, position):
+            plan = None
         # Whatever happens from here on, nobody reads what is to go.
         log.generation += 1
         log.log_end_offset = end
@@ -61,14 +125,13 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
         retire(log, reversed([segment for segment in log.segments if segment.base_offset > last.base_offset]))
         log.state_files.delete_snapshots(above=end)
         log.disk.fsync_dir(log.directory)
-        _truncate_segment(log, last, position, end)
-        log.producers = rebuild_producers(
-            log.segments,
-            log.state_files,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=end,
-            now_ms=now_ms,
-        )
+        _truncate_segment(log, last, position, end, is_copied=plan is not None)
+        if log.producers.changed_end_offset <= end:
+            log.producers.map_end_offset = end
+        elif plan is not None and plan.producers is not None:
+            log.producers = plan.producers
+        else:
+            log.producers = _plan_rebuild(log, end, now_ms).run()
         log.update_high_watermark(log.high_watermark)
     except OSError as error:
         raise log.failure("truncate", error) from error
@@ -184,9 +247,11 @@ def _cut_at(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
     return segment.size, min(offset, log.log_end_offset)
 
 
-def _truncate_segment(log: Log, segment: Segment, position: int, end: int) -> None:
+def _truncate_segment(log: Log, segment: Segment, position: int, end: int, *, is_copied: bool) -> None:
     """Cut a segment and make it the active one."""
     if segment.is_sealed and position < segment.size:
+        if not is_copied:
+            _copy_prefix(log.disk, segment.section(), position)
         segment = _shortened_copy(log, segment, position)
     segment.truncate(position, end)
     try:
@@ -197,9 +262,8 @@ def _truncate_segment(log: Log, segment: Segment, position: int, end: int) -> No
 
 
 def _shortened_copy(log: Log, segment: Segment, size: int) -> Segment:
-    """A new segment with the first `size` bytes of a sealed one, in its place."""
+    """A new segment of the first `size` bytes of a sealed one, which have been copied, in its place."""
     path = segment.log_path
-    _copy_prefix(log.disk, segment, path + TMP_SUFFIX, size)
     log.disk.rename(path + TMP_SUFFIX, path)
     log.disk.fsync_dir(log.directory)
     copy = Segment(log.disk, log.directory, segment.base_offset, log.config, size=size)
@@ -209,15 +273,15 @@ def _shortened_copy(log: Log, segment: Segment, size: int) -> Segment:
     return copy
 
 
-def _copy_prefix(disk: Disk, segment: Segment, path: str, size: int) -> None:
-    copy = disk.open(path, create=True)
+def _copy_prefix(disk: Disk, section: Section, size: int) -> None:
+    copy = disk.open(section.path + TMP_SUFFIX, create=True)
     try:
         copy.truncate(0)
         for position in range(0, size, _COPY_BYTES):
             wanted = min(_COPY_BYTES, size - position)
-            data = segment.file.read(position, wanted)
+            data = section.file.read(position, wanted)
             if len(data) < wanted:
-                raise CorruptLog(segment.log_path, position + len(data), f"ends before its size of {segment.size}")
+                raise CorruptLog(section.path, position + len(data), f"ends before its size of {section.limit}")
             copy.append((data,))
         copy.sync()
     finally:

@@ -21,7 +21,7 @@ from minikafka.broker.replicas.partition import Partition
 from minikafka.protocol.messages.fetch import EpochEndOffset, FetchPartition
 from minikafka.protocol.varint import Buffer
 from minikafka.storage.errors import CorruptLog, StorageError
-from minikafka.storage.trimming import earlier_start, truncate_fully, truncate_to
+from minikafka.storage.trimming import CutPlan, earlier_start, truncate_fully, truncate_to
 
 log: Final = logging.getLogger(__name__)
 
@@ -135,7 +135,10 @@ class Following:
             await self._prepare_cut(offset)
             if not self.is_current:
                 return
-            truncate_to(partition.log, offset, self._clock.wall_ms())
+            plan = await self._plan_cut(offset)
+            if not self.is_current:
+                return
+            truncate_to(partition.log, offset, self._clock.wall_ms(), plan)
             job = partition.log_dir.after_truncation([partition.name])
             if job is not None:
                 await self._worker.do(job)
@@ -151,6 +154,18 @@ class Following:
             raise CannotFollow(f"{partition}: {error}") from error
         if job is not None:
             await self._worker.do(job)
+
+    async def _plan_cut(self, offset: int) -> CutPlan | None:
+        """What may mean reading or copying a segment is done by a thread."""
+        partition = self.partition
+        try:
+            job = partition.log_dir.prepare_cut(partition.name, offset, self._clock.wall_ms())
+            if job is None:
+                return None
+            await self._worker.do(job)
+        except CorruptLog as error:
+            raise CannotFollow(f"{partition}: {error}") from error
+        return job.plan
 
     async def begin_earlier(self, records: Buffer) -> None:
         """If the leader's log starts within a batch, and ours is empty, let ours begin with that batch."""

@@ -19,6 +19,7 @@ from minikafka.protocol.errors import (
     OutOfOrderSequenceNumberError,
 )
 from minikafka.storage import replay, trimming
+from minikafka.storage.recall import Recall
 from tests.schedules.stage import Attempt, Violation, must, must_fail, must_hold, play
 from tests.sim.client import Sequence5
 from tests.sim.cluster import SimCluster
@@ -107,7 +108,7 @@ async def retry_after_everybody_was_restarted() -> None:
 
 
 def only_snapshots_are_believed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(replay, "recall_batches", lambda *_: None)
+    patch.setattr(replay, "plan_recall", lambda *_: Recall({}, [], 0))
 
 
 # ------------------------------------------------------------- 14: a batch that reaches the next leader before its turn
@@ -236,17 +237,14 @@ async def retry_of_what_was_cut_off() -> None:
 
 
 def producers_are_left_as_they_were(patch: pytest.MonkeyPatch) -> None:
-    rebuild, truncate = replay.rebuild_producers, trimming.truncate_to
-    kept: list[Any] = []
+    truncate = trimming.truncate_to
 
-    def truncate_to(log: Any, offset: int, now_ms: int) -> bool:
-        kept.append(log.producers)
-        return truncate(log, offset, now_ms)
+    def truncate_to(log: Any, *args: Any) -> bool:
+        producers = log.producers
+        was_cut = truncate(log, *args)
+        log.producers = producers
+        return was_cut
 
-    def rebuild_producers(*args: Any, **settings: Any) -> Any:
-        return kept.pop() if kept else rebuild(*args, **settings)
-
-    patch.setattr(trimming, "rebuild_producers", rebuild_producers)
     patch.setattr("minikafka.broker.replication.following.truncate_to", truncate_to)
 
 

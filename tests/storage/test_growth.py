@@ -12,7 +12,7 @@ from tests.sim.memory_disk import MemoryDisk
 from tests.storage.logs import NOW_MS, append, append_in_txn, end_txn, open_log
 
 DIRECTORY = "t-0"
-LARGE = LogConfig()
+LARGE = LogConfig(segment_index_bytes=1 << 14)
 SIZES = (100, 200, 400)
 
 

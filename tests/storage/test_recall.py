@@ -94,7 +94,7 @@ def test_nothing_is_read_for_producers_that_are_gone(monkeypatch: pytest.MonkeyP
     for sequence in range(5):
         send(log, sequence, timestamp_ms=NOW_MS - recall.RECENT_MS - 1)
     with monkeypatch.context() as patch:
-        patch.setattr(recall, "_tail", None)
+        patch.setattr(recall, "_tail_sections", None)
         assert known(stopped(disk, log)) == [4]
 
 
