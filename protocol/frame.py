@@ -48,6 +48,11 @@ class FrameReader:
     def is_between_frames(self) -> bool:
         return self._frame is None and not self._head
 
+    @property
+    def held_bytes(self) -> int:
+        """What has come of a frame that is not whole yet."""
+        return 0 if self._frame is None else self._filled
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes should be read into."""
         if self._frame is None:

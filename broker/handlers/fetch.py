@@ -156,12 +156,18 @@ class _Fetch:
 
     async def _read(self, work: Work) -> None:
         """Read all partitions from wherever they are."""
-        budget = self._start_over()
-        for key, wanted in list(self._wanted.items()):
-            read = self._begin(key, wanted, budget)
-            if read is not None:
-                await read.read(work)
-                self._take(key, read)
+        budget, connection = self._start_over(), self._call.connection
+        # Others begin meanwhile, and must not be given the same memory.
+        reserved = 0 if self._reader.is_follower else budget.left
+        connection.reserve(reserved)
+        try:
+            for key, wanted in list(self._wanted.items()):
+                read = self._begin(key, wanted, budget)
+                if read is not None:
+                    await read.read(work)
+                    self._take(key, read)
+        finally:
+            connection.reserve(-reserved)
 
     def _start_over(self) -> Budget:
         self._answers.clear()
@@ -178,7 +184,8 @@ class _Fetch:
         self._is_due = not self._wanted and self._session is None
         limit = self._request.max_bytes
         if not self._reader.is_follower:
-            limit = min(limit, self._context.config.broker.fetch_max_bytes)
+            # The first batch comes in any case (KIP-74), so whoever is short of memory still gets on.
+            limit = min(limit, self._context.config.broker.fetch_max_bytes, self._call.connection.room_bytes)
         return Budget(limit)
 
     def _begin(self, key: Key, wanted: FetchPartition, budget: Budget) -> PartitionRead | None:

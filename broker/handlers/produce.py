@@ -128,6 +128,7 @@ class ProduceHandler:
         if len(answers) == 1:
             self._learn(call, *answers.values())
         if promises and acks:
+            _release(call)
             return self._answer_later(call, answers, promises)
         return self._answer(call, answers)
 
@@ -255,6 +256,8 @@ class ProduceHandler:
             if self._turns.get(call.connection) is turn:
                 del self._turns[call.connection]
         if promises and call.request.acks:
+            del sent, held
+            _release(call)
             return await self._answer_later(call, answers, promises)
         return self._answer(call, answers)
 
@@ -333,6 +336,14 @@ class ProduceHandler:
             if answer.error_code:
                 answer.current_leader = leaders.of(name, answer.error_code)
         response.node_endpoints = leaders.endpoints()
+
+
+def _release(call: Call) -> None:
+    """What is written need not be held while followers fetch it."""
+    for topic in call.request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
+    call.connection.has_released = True
 
 
 def _refused_append(

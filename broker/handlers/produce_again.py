@@ -18,8 +18,8 @@ from time import perf_counter_ns
 from typing import Final, NamedTuple
 
 from minikafka.broker.clock import Clock
-from minikafka.broker.network.connection import Parts, Reply
 from minikafka.broker.network.dispatch import Call
+from minikafka.broker.network.reply import Parts, Reply
 from minikafka.broker.replicas.commits import Promise
 from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.replicas.waiting import CommitWait
@@ -210,6 +210,7 @@ class Repeats:
             _pack_number_into(out, log_start_at, partition.log.log_start_offset)
         promise = partition.promise(appended.last_offset + 1, acks)
         if promise is not None:
+            call.connection.has_released = True
             return self._later(known, out, promise, began)
         self._statistics.add(version, (perf_counter_ns() - began) // 1000)
         return [out]

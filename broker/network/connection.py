@@ -1,8 +1,9 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
 A request is begun as soon as its frame is whole, also while earlier ones still wait for replicas or for
-data; only its answer waits its turn.  Reading stops while too many requests or too many bytes are in flight,
-and while the peer does not read what it is sent, so a connection has a bounded share of memory.
+data; only its answer waits its turn.  What came together is begun in turns (see `shares`).  Reading stops while
+requests that came wait for a turn, while too many requests or too many bytes are in flight, while memory is short, and
+while the peer does not read what it is sent.  So a connection has a bounded share of memory and of the loop.
 
 Whatever a peer does wrong closes its connection and nothing else.  An exception that nobody expected is
 our fault: it is logged, and the connection is closed too, since its answer cannot be given.
@@ -13,53 +14,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, cast
 
+from minikafka.broker.network.reply import Parts, Reply, Serve, Shortcut, Slot
+from minikafka.broker.network.shares import SMALL_BYTES, TURN_BYTES, TURN_MS, TURN_REQUESTS, Shares
 from minikafka.protocol.errors import DecodeError
-from minikafka.protocol.frame import FrameReader
-from minikafka.protocol.varint import Buffer
+from minikafka.protocol.frame import FrameReader, total_bytes
 
 log: Final = logging.getLogger(__name__)
 
 IN_FLIGHT_REQUESTS_MAX: Final = 128
 """Beyond what any client pipelines; a peer that sends more waits until some are answered."""
 
+HELD_BYTES_MAX: Final = 64 << 20
+"""What the responses of one connection may be expected to make it hold; above it a fetch gets its first batch only."""
+
 _SMALL_BYTES: Final = 4096
 """Answers up to this size may wait for those to other requests of the same read, and leave with them."""
-
-Parts = list[Buffer]
-Reply = Parts | Awaitable[Parts | None] | None
-"""The frame of an answer, or None where none is due; at once or later."""
 
 
 class ConnectionLimits(NamedTuple):
     frame_bytes_max: int
     in_flight_bytes_max: int
     write_buffer_bytes: int = 1 << 20
-
-
-class Serve(Protocol):
-    """What takes the requests: `dispatch.Dispatcher`."""
-
-    def __call__(self, connection: Connection, frame: bytes | bytearray) -> Reply: ...
-
-
-class Shortcut(Protocol):
-    """What may answer a request that is like an earlier one of its connection, undecoded; None if it does not."""
-
-    def __call__(self, frame: bytearray) -> Reply: ...
-
-
-class _Slot:
-    """The place of one answer in the order of answers."""
-
-    __slots__ = ("is_ready", "parts", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.parts: Parts | None = None
-        self.is_ready = False
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -72,11 +50,13 @@ class Connection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         scratch: bytearray,
         on_closed: Callable[[Connection], None],
+        shares: Shares | None = None,
     ) -> None:
         # Of the server.
         self._serve = serve
         self._limits = limits
         self._on_closed = on_closed
+        self._shares = shares or Shares()
         # For the server: whether anything has come since it looked last, and since when nothing has.
         self.has_news = True
         self.silent_since_ms = 0
@@ -89,13 +69,24 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.local_address: tuple[str, int] = ("", 0)
         self.shortcut: Shortcut | None = None
+        self.is_of_broker = False
+        """It is a broker's, and its memory is not counted."""
+        self.has_released = False
+        """Set by the handler that needs nothing of the bytes of its request any more."""
         # Of the stream.
         self._reader = FrameReader(limits.frame_bytes_max, scratch)
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[bytes | bytearray] = deque()
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._out: Parts = []
+        self._backlog_bytes = 0
+        # Of requests in flight, and of responses that wait for earlier ones.
         self._in_flight_bytes = 0
+        self._reserved_bytes = 0
+        self._unsent_bytes = 0
+        # The sum of all these, as it was counted last.
+        self._held_bytes = 0
+        self._is_entered = False
         self._peer_reads = True
         self._is_paused = False
         self._takes_requests = True
@@ -123,14 +114,19 @@ class Connection(asyncio.BufferedProtocol):
         except DecodeError as error:
             self._refuse(error)
             return
-        if self._backlog:
-            self._backlog += frames
-        elif len(frames) == 1:
+        if len(frames) == 1 and not self._backlog and not self._shares.is_short:
             self._begin(frames[0])
-        else:
-            self._begin_all(frames)
-        if self._out:
-            self._write()
+            if self._out:
+                self._write()
+        elif frames:
+            self._backlog += frames
+            self._backlog_bytes += sum(map(len, frames))
+            if not self._is_entered:
+                self.take_turn()
+        if not frames or self._held_bytes:
+            self._account()
+            if self._shares.is_short:
+                self.regulate()
 
     def eof_received(self) -> bool:
         """A peer may stop sending and still wait for answers; it is closed when they are out."""
@@ -141,37 +137,54 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._peer_reads = False
-        self._regulate()
+        self.regulate()
 
     def resume_writing(self) -> None:
         self._peer_reads = True
-        self._regulate()
+        self.count_unsent()
+        self.regulate()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._takes_requests = False
         self.shortcut = None
-        self._backlog.clear()
+        self._drop_backlog()
+        self._slots.clear()
+        self._shares.leave(self)
         # Soon rather than now: one that has not begun would leave what it was to wait for behind.
         loop = asyncio.get_running_loop()
         for task in self._waiting:
             loop.call_soon(task.cancel)
-        self._slots.clear()
         self._on_closed(self)
 
     # --------------------------------------------------------------------------------------------- requests
 
-    def _begin_all(self, frames: Iterable[bytes | bytearray]) -> None:
-        """Begin requests as long as there is room for more; the others wait for that."""
-        rest = iter(frames)
-        for frame in rest:
+    def take_turn(self) -> None:
+        """Begin what came together, as far as there is room for it and the turn lasts."""
+        self._is_entered, backlog, clock = False, self._backlog, self._shares.clock
+        left, left_bytes, until_ms = TURN_REQUESTS, TURN_BYTES, clock.monotonic_ms() + TURN_MS
+        while backlog and left > 0 and left_bytes > 0 and not self._is_full and self._is_admitted(len(backlog[0])):
+            frame = backlog.popleft()
+            left, left_bytes = left - 1, left_bytes - len(frame)
+            self._backlog_bytes -= len(frame)
             self._begin(frame)
-            if self._is_paused:
-                self._backlog.extend(rest)
+            if clock.monotonic_ms() >= until_ms:
+                break
+        if self._out:
+            self._write()
+        self._account()
+        self.regulate()
+        if self._is_ending and not self.is_busy:
+            self.close()
+
+    def _is_admitted(self, size: int) -> bool:
+        """Whether there is memory for a request of this size, or it is its turn to be served without."""
+        return size <= SMALL_BYTES or self.is_of_broker or self._shares.admits(self)
 
     def _begin(self, frame: bytes | bytearray) -> None:
         if not self._takes_requests:
             return
+        self.has_released = False
         try:
             reply = self._serve(self, frame)
         except DecodeError as error:
@@ -180,16 +193,18 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             self._fail()
             return
+        if self._shares.alone is self and len(frame) > SMALL_BYTES:
+            self._shares.leave(self)
         if type(reply) is list and not self._slots:
             # Nothing else is owed, so it is its turn. Small answers to one read leave together.
             self._out += reply
             if len(reply) > 1 or len(reply[0]) > _SMALL_BYTES:
                 self._write()
         elif reply is not None or self._slots:
-            self._enqueue(len(frame), reply)
+            self._enqueue(0 if self.has_released else len(frame), reply)
 
     def _enqueue(self, size: int, reply: Reply) -> None:
-        slot = _Slot(size)
+        slot = Slot(size)
         self._slots.append(slot)
         self._in_flight_bytes += size
         if reply is None or isinstance(reply, list):
@@ -198,9 +213,10 @@ class Connection(asyncio.BufferedProtocol):
             task = asyncio.ensure_future(self._await(slot, reply))
             self._waiting[task] = None
             task.add_done_callback(self._waiting.pop)
-        self._regulate()
+            self._account()
+        self.regulate()
 
-    async def _await(self, slot: _Slot, reply: Awaitable[Parts | None]) -> None:
+    async def _await(self, slot: Slot, reply: Awaitable[Parts | None]) -> None:
         try:
             self._finish(slot, await reply)
             self._write()
@@ -211,16 +227,23 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             self._fail()
 
-    def _finish(self, slot: _Slot, parts: Parts | None) -> None:
+    def _finish(self, slot: Slot, parts: Parts | None) -> None:
         """An answer is there: it and those behind it can be written, as far as none before them is missing."""
         slot.parts = parts
         slot.is_ready = True
         slots = self._slots
+        if parts and slots and slots[0] is not slot:
+            # The request is done with, and its response waits for earlier ones.
+            size = total_bytes(parts)
+            self._in_flight_bytes += size - slot.size
+            slot.size = size
+            self.regulate()
         while slots and slots[0].is_ready:
             done = slots.popleft()
             self._in_flight_bytes -= done.size
             if done.parts:
                 self._out += done.parts
+        self._account()
 
     def _write(self) -> None:
         """Hand over what is to be written, and see what that makes possible."""
@@ -230,32 +253,83 @@ class Connection(asyncio.BufferedProtocol):
             return
         if out:
             transport.writelines(out)
+            self.count_unsent()
         if self._is_paused:
-            self._regulate()
+            self.regulate()
         if self._is_ending and not self.is_busy:
             self.close()
 
-    def _regulate(self) -> None:
-        """Read on only while there is room for more."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        is_full = (
+    # ------------------------------------------------------------------------------------------------- memory
+
+    def count_unsent(self) -> None:
+        """See how much the peer has taken: that is told by nobody but when it is all, or nearly."""
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if unsent != self._unsent_bytes:
+            self._unsent_bytes = unsent
+            self._account()
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes of records a response may have now."""
+        if self.is_of_broker:
+            return HELD_BYTES_MAX
+        return max(0, min(HELD_BYTES_MAX - self._held_bytes, self._shares.left_bytes))
+
+    def become_brokers(self) -> None:
+        """It has shown that it is a broker's."""
+        self.is_of_broker = True
+        self._account()
+        self._shares.leave(self)
+
+    def reserve(self, size: int) -> None:
+        """Count what a thread is about to read for a response; a negative size when it has."""
+        self._reserved_bytes += size
+        self._account()
+
+    def _account(self) -> None:
+        """Count what is held now."""
+        held = 0
+        if self._transport is not None and not self.is_of_broker:
+            held = self._reader.held_bytes + self._backlog_bytes + self._reserved_bytes
+            held += self._in_flight_bytes + self._unsent_bytes
+        if held != self._held_bytes:
+            difference, self._held_bytes = held - self._held_bytes, held
+            self._shares.change(difference)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether nothing more may be begun before something else has left."""
+        return (
             not self._peer_reads
             or len(self._slots) >= IN_FLIGHT_REQUESTS_MAX
             or self._in_flight_bytes > self._limits.in_flight_bytes_max
         )
-        if is_full and not self._is_paused:
-            self._is_paused = True
-            transport.pause_reading()
-        elif not is_full and self._is_paused:
-            self._is_paused = False
-            frames, self._backlog = self._backlog, deque()
-            self._begin_all(frames)
-            if not self._is_paused:
+
+    def regulate(self) -> None:
+        """Read on only while there is room for more; what has come already goes first."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if (is_full := self._is_full) and self._shares.alone is self:
+            self._shares.leave(self)
+        if self._backlog:
+            may_read = False
+            if not is_full and not self._is_entered and self._is_admitted(len(self._backlog[0])):
+                self._is_entered = True
+                self._shares.enter(self)
+        else:
+            may_read = not is_full and self._is_admitted(self._reader.held_bytes)
+        if may_read is self._is_paused:
+            self._is_paused = not may_read
+            if may_read:
                 transport.resume_reading()
-            if self._out:
-                self._write()
+            else:
+                transport.pause_reading()
+
+    def _drop_backlog(self) -> None:
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        self._account()
 
     # ---------------------------------------------------------------------------------------------- closing
 
@@ -269,19 +343,21 @@ class Connection(asyncio.BufferedProtocol):
 
         A peer that reads a large answer slowly is alive, and one that takes none of what it asked for is not.
         """
-        has_news, before, unsent = self.has_news, self._unsent_seen, self.unsent_bytes
+        has_news, before = self.has_news, self._unsent_seen
+        self.count_unsent()
+        unsent = self._unsent_bytes
         self.has_news, self._unsent_seen = False, unsent
         return has_news or unsent < before
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer has not taken yet of the answers that were handed over."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        """What the peer has not taken of the responses that were handed over, as it was when somebody looked."""
+        return self._unsent_bytes
 
     @property
     def is_awaited(self) -> bool:
         """Whether it is for this broker to act: it owes an answer, and the peer has taken all earlier ones."""
-        return self.is_busy and not self.unsent_bytes
+        return self.is_busy and not self._unsent_bytes
 
     @property
     def is_amid_frame(self) -> bool:
@@ -291,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
     def drain(self) -> None:
         """Take no more requests; close when those in flight are answered."""
         self._takes_requests = False
-        self._backlog.clear()
+        self._drop_backlog()
         self._is_ending = True
         if not self.is_busy:
             self.close()

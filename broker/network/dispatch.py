@@ -15,8 +15,9 @@ from enum import Enum
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from minikafka.broker.network.connection import Connection, Parts, Reply
+from minikafka.broker.network.connection import Connection
 from minikafka.broker.network.outcomes import count_errors
+from minikafka.broker.network.reply import Parts, Reply
 from minikafka.broker.statistics import RequestStatistics, Statistics
 from minikafka.protocol.apis import Api
 from minikafka.protocol.control_codec import ControlApi, ControlMessage
@@ -160,6 +161,8 @@ class Dispatcher:
         to have is committed by that."""
         if connection.listener not in self._control_listeners:
             raise DecodeError(f"{route.api.name} of brokers is not for listener {connection.listener}")
+        if not connection.is_of_broker:
+            connection.become_brokers()
 
     def _look_up(self, key: int, version: int) -> _Served | None:
         """What serves a request; None if it is ours, but not in this version."""

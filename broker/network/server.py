@@ -17,14 +17,19 @@ from typing import Final, NamedTuple
 
 from minikafka.broker.arrivals import Arrivals
 from minikafka.broker.clock import Clock
-from minikafka.broker.network.connection import Connection, ConnectionLimits, Serve
+from minikafka.broker.network.connection import Connection, ConnectionLimits
 from minikafka.broker.network.net import CLOSING_TURNS, Net, Port, TcpNet
+from minikafka.broker.network.reply import Serve
+from minikafka.broker.network.shares import MEMORY_BYTES, Shares
 from minikafka.broker.statistics import Statistics
 from minikafka.protocol.frame import SCRATCH_BYTES
 
 log: Final = logging.getLogger(__name__)
 
 _SWEEP_SECONDS: Final = 1.0
+_DEAF_MS_MAX: Final = 10_000
+"""While memory is short: a peer that takes nothing for so long of what it asked for keeps others from being served."""
+
 _SWEPT_AT_ONCE: Final = 500
 """A fraction of a millisecond; then requests get their turn."""
 
@@ -47,6 +52,8 @@ class ServerLimits(NamedTuple):
     per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     per_listener: Mapping[str, int] = MappingProxyType({})
     """Limits of listeners that have one of their own."""
+    memory_bytes: int = MEMORY_BYTES
+    """What all connections of clients may hold; see `shares`."""
     protected: frozenset[str] = frozenset()
     """Listeners of brokers, which `connections_max` does not keep out (KIP-402)."""
 
@@ -69,6 +76,7 @@ class Server:
         self.statistics = (statistics or Statistics()).connections
         self._net = net or TcpNet()
         # Every connection reads into it: reading and handling what was read are never apart.
+        self.shares = Shares(limits.memory_bytes, clock)
         self.scratch = bytearray(4 * SCRATCH_BYTES)
         self._ports: list[Port] = []
         self._per_ip: Counter[str] = Counter()
@@ -178,6 +186,8 @@ class Server:
             return
         silent_ms = now_ms - connection.silent_since_ms
         limit_ms = self.limits.unfinished_frame_ms_max if connection.is_amid_frame else self.limits.idle_ms_max
+        if self.shares.is_short and connection.unsent_bytes and not connection.is_of_broker:
+            limit_ms = min(limit_ms, _DEAF_MS_MAX)
         if silent_ms > limit_ms and not connection.is_awaited:
             log.info("%s: closing, silent for %d ms", connection.peer_host, silent_ms)
             connection.abort()
@@ -193,7 +203,9 @@ class _Counted(Connection):
             server.limits.connection,
             server.scratch,
             server.dismiss,
+            server.shares,
         )
+        self.is_of_broker = listener in server.limits.protected
         self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

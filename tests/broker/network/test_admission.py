@@ -103,6 +103,12 @@ def test_listener_of_brokers_is_protected_where_clients_have_another() -> None:
     assert "CLIENT" not in server_limits(two).protected
 
 
+def stop_sweeping(server: Server) -> None:
+    """The test looks at connections itself, by its own clock."""
+    assert server._sweeper is not None
+    server._sweeper.cancel()
+
+
 def _transport(peer: Peer) -> asyncio.Transport:
     return cast("asyncio.Transport", peer.writer.transport)
 
@@ -119,6 +125,7 @@ async def deaf_peer(
         Gate(), LIMITS._replace(connection=connection, idle_ms_max=_IDLE_MS, unfinished_frame_ms_max=_UNFINISHED_MS)
     ) as service:
         peer = await service.connect()
+        stop_sweeping(service.server)
         # Not even the stream of the test takes anything.
         _transport(peer).pause_reading()
         peer.ask(*(f"large-{number}" for number in range(1000)))
@@ -130,12 +137,14 @@ async def deaf_peer(
 
 async def test_peer_that_reads_slowly_is_not_idle() -> None:
     async with deaf_peer(write_buffer_bytes=1 << 30) as (service, peer, own):
+        await wait_until(lambda: not own.is_busy)
         service.server._look_at(own, 0)
         for look in range(1, 4):
             before = own.unsent_bytes
             _transport(peer).resume_reading()
             while own.unsent_bytes >= before:
                 await peer.reader.read(1 << 16)
+                own.count_unsent()
             _transport(peer).pause_reading()
             # Not by what it asks for.
             own.has_news = False
@@ -158,6 +167,7 @@ async def test_peer_that_waits_for_its_answer_is_not_idle() -> None:
     async with served(gate, LIMITS._replace(idle_ms_max=_IDLE_MS)) as service:
         peer = await service.connect()
         peer.ask("slow")
+        stop_sweeping(service.server)
         await wait_until(lambda: gate.begun == ["slow"])
         (own,) = service.server.connections
         service.server._look_at(own, 0)
