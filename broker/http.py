@@ -1,8 +1,11 @@
 """A small HTTP server for the few pages that operators and their tools ask for.
 
-GET and HEAD only, no bodies in requests, few connections, and little time for each. It runs on the broker's loop, so a
-page that takes long has to do its work elsewhere; what a peer sends is parsed by h11, and whatever that does not like
-closes the connection after an answer that says so.
+GET and HEAD only, no bodies in requests, few connections, and little time for each request together with its answer. A
+connection is read again when its peer has taken the answer. When all places are taken, a new connection gets that of
+the one that has not asked for longest: whoever holds many and asks nothing keeps nobody from /health.
+
+It runs on the broker's loop, so a page that takes long has to do its work elsewhere; what a peer sends is parsed by
+h11, and whatever that does not like closes the connection after an answer that says so.
 """
 
 from __future__ import annotations
@@ -67,7 +70,8 @@ class HttpServer:
         self.patience_seconds = patience_seconds
         self._net = net
         self._port: Port | None = None
-        self.connections: set[_Connection] = set()
+        # In the order in which they have come, or asked last.
+        self.connections: dict[_Connection, None] = {}
 
     async def start(self, host: str | None, port: int) -> int:
         """Listen, and return the port, which is a free one if it was 0. OSError if it is taken."""
@@ -81,6 +85,13 @@ class HttpServer:
             self._port.close()
         for connection in list(self.connections):
             connection.abort()
+
+    def make_room(self) -> None:
+        """Close who has not asked for longest, if there are too many."""
+        while len(self.connections) >= _CONNECTIONS_MAX:
+            idlest = next((each for each in self.connections if not each.is_answered), next(iter(self.connections)))
+            del self.connections[idlest]
+            idlest.abort()
 
     async def answer(self, method: str, target: str) -> Answer:
         if method not in ("GET", "HEAD"):
@@ -104,16 +115,23 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._request: h11.Request | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._all_taken = asyncio.Event()
+        self._all_taken.set()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has asked, and its answer is being made or has not been taken."""
+        return self._request is not None
 
     # The transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asked of it: the transports of uvloop are like asyncio's, but no subclasses of them.
         transport = self._transport = cast("asyncio.Transport", transport)
-        if len(self._server.connections) >= _CONNECTIONS_MAX:
-            transport.abort()
-            return
-        self._server.connections.add(self)
+        # So that it is told whenever anything has not been taken, and when all has.
+        transport.set_write_buffer_limits(high=0)
+        self._server.make_room()
+        self._server.connections[self] = None
         self._wait_again()
 
     def data_received(self, data: bytes) -> None:
@@ -126,9 +144,16 @@ class _Connection(asyncio.Protocol):
         # Who has asked and then shut down its side still wants the answer.
         return self._request is not None
 
+    def pause_writing(self) -> None:
+        self._all_taken.clear()
+
+    def resume_writing(self) -> None:
+        self._all_taken.set()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._server.connections.discard(self)
+        self._all_taken.set()
+        self._server.connections.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
 
@@ -160,6 +185,10 @@ class _Connection(asyncio.Protocol):
                 self._refuse(413, "a request has no body here")
                 return
             self._request = event
+            if self in self._server.connections:
+                # It is the last of those that have asked.
+                del self._server.connections[self]
+                self._server.connections[self] = None
             assert self._transport is not None
             # Until it is answered nothing else is read, or there would be no end to what is kept for later.
             self._transport.pause_reading()
@@ -173,6 +202,10 @@ class _Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self._write(answer, with_body=method != "HEAD")
+        # Within the time of its request: who does not read is closed, and is read no more until then.
+        await self._all_taken.wait()
+        if self._transport is None:
+            return
         self._request = None
         self._wait_again()
         try:

@@ -28,6 +28,7 @@ class Site:
         self.port = 0
         self.may_answer = asyncio.Event()
         self.asked = asyncio.Event()
+        self.big_count = 0
 
     async def good(self) -> Answer:
         return Answer.of_json(200, {"good": True})
@@ -41,6 +42,7 @@ class Site:
         return Answer.of_text(503, "at last")
 
     async def big(self) -> Answer:
+        self.big_count += 1
         return Answer(200, "text/plain", b"x" * 50_000_000)
 
     @asynccontextmanager
@@ -209,13 +211,37 @@ async def test_who_does_not_read_is_dropped(site: Site) -> None:
         await site.connections_are(0)
 
 
-async def test_only_so_many_connections(site: Site) -> None:
+@pytest.mark.parametrize("patience_seconds", [300.0])
+async def test_health_is_answered_while_idle_connections_take_all_places(site: Site) -> None:
     async with AsyncExitStack() as stack:
-        for _ in range(ours._CONNECTIONS_MAX):
-            await stack.enter_async_context(site.connection())
+        crowd = [await stack.enter_async_context(site.connection()) for _ in range(ours._CONNECTIONS_MAX)]
         await site.connections_are(ours._CONNECTIONS_MAX)
-        assert await site.raw(b"GET /good HTTP/1.1\r\nHost: x\r\n\r\n") == b""
-        assert len(site.server.connections) == ours._CONNECTIONS_MAX
+        # The first one has asked something, so it is not the one to go.
+        reader, writer = crowd[0]
+        writer.write(b"GET /good HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, other in crowd[2:]:
+            # Single bytes are no request.
+            other.write(b"G")
+        answer = await site.raw(b"GET /good HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert await rest(crowd[1][0]) == b""
+        writer.write(b"GET /good HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert (await rest(reader)).count(b"HTTP/1.1 200") == 1
+
+
+async def test_pipelined_requests_wait_until_their_answers_are_taken(site: Site) -> None:
+    async with site.connection() as (_, writer):
+        writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+        await eventually(lambda: site.big_count == 1)
+        await site.connections_are(1)
+        (own,) = site.server.connections
+        await eventually(lambda: not own._all_taken.is_set())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert site.big_count == 1
+        assert own._transport is not None
+        assert own._transport.get_write_buffer_size() <= 50_000_000 + 1000
 
 
 async def test_a_taken_port(site: Site) -> None:
