@@ -13,14 +13,15 @@ A request is tried once: what it raises tells whether trying again can help (`er
 should be looked at anew first (`error.refresh_metadata`). An error *inside* an answer is the caller's to read. `retry`
 does both for calls that should simply work in the end.
 
-Metadata is kept for the topics that were asked for with `wait_metadata` or `want_topics`. A task of its own fetches it
-when it is old, when a broker's connection breaks, and when `refresh_soon` is called.
+Metadata is kept for the topics that were asked for with `wait_metadata`, `want_topics` or `claim_topics`. A task of its
+own fetches it when it is old, when a broker's connection breaks, and when `refresh_soon` is called.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, Self, TypeVar
 
@@ -43,6 +44,7 @@ from minikafka.client.shared import see_through
 from minikafka.client.versions import TRANSACTION_VERSION
 from minikafka.protocol.errors import CoordinatorNotAvailableError, KafkaError, LeaderNotAvailableError
 from minikafka.protocol.message import Request
+from minikafka.protocol.schema import ZERO_UUID
 
 __all__ = ["Cluster", "CoordinatorKind"]
 
@@ -125,13 +127,15 @@ class Cluster:
         """The version of the transaction protocol that all brokers have agreed on, as far as is known here."""
         return self._connections.features.level(TRANSACTION_VERSION)
 
-    async def wait_metadata(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> Metadata:
-        """Wait until these topics are known, and keep them fresh from now on.
+    async def wait_metadata(
+        self, topics: Iterable[str], *, timeout_ms: int | None = None, keep: bool = True
+    ) -> Metadata:
+        """Wait until these topics are known, and keep them fresh from now on, unless `keep` is false.
 
         At the end of the time (`default_api_timeout_ms`) it raises what the broker last said of the topic, such as an
         UnknownTopicOrPartitionError; what will not change by waiting, such as a bad name, it raises at once.
         """
-        return await self._refresher.wait_topics(frozenset(topics), timeout_ms)
+        return await self._refresher.wait_topics(frozenset(topics), timeout_ms, keep=keep)
 
     async def refresh(self) -> Metadata:
         """Fetch metadata now, together with whoever else asks at the moment."""
@@ -146,9 +150,25 @@ class Cluster:
         """Keep these topics in the metadata too; they are known after the next fetch."""
         self._refresher.want(topics)
 
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Do not keep these topics any longer."""
-        self._refresher.forget(topics)
+    def claim_topics(self, purpose: str, topics: Iterable[str]) -> None:
+        """Keep these topics in the metadata for a purpose, instead of those that it had before.
+
+        A topic that nobody wants any more is not asked for: asking could create it after it was deleted."""
+        self._refresher.claim(purpose, topics)
+
+    @property
+    def claimed_topics(self) -> frozenset[str]:
+        """What is kept for all purposes."""
+        return self._refresher.claimed
+
+    def hold_topics(self, topics: Collection[str]) -> AbstractContextManager[None]:
+        """Keep these topics in the metadata inside a `with`."""
+        return self._refresher.hold(topics)
+
+    def topic_id(self, topic: str) -> bytes:
+        """The id of a topic; zeros if it is not known, or the brokers are from before Kafka 2.8 (KIP-516)."""
+        found = self.metadata.topics.get(topic)
+        return ZERO_UUID if found is None else found.topic_id
 
     def want_all_topics(self, wanted: bool = True) -> None:
         """Keep all topics of the cluster in the metadata (or stop that), for subscriptions by pattern."""

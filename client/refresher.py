@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from minikafka.client.config import Address
@@ -33,6 +35,9 @@ class Refresher:
         self.metadata = Metadata()
         self._cluster = cluster
         self._topics: set[str] = set()
+        # What each purpose wants just now, and what calls wait for.
+        self._claims: dict[str, frozenset[str]] = {}
+        self._held: Counter[str] = Counter()
         self._all_topics = False
         self._listeners: list[MetadataListener] = []
         self._fetching: asyncio.Task[Metadata] | None = None
@@ -70,6 +75,25 @@ class Refresher:
         if new:
             self._topics |= new
             self.refresh_soon()
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        return frozenset().union(*self._claims.values())
+
+    def claim(self, purpose: str, topics: Iterable[str]) -> None:
+        before = self.claimed
+        self._claims[purpose] = frozenset(topics)
+        self.forget(before - self.claimed - self._topics)
+        if self.claimed - before:
+            self.refresh_soon()
+
+    @contextmanager
+    def hold(self, topics: Collection[str]) -> Iterator[None]:
+        self._held.update(topics)
+        try:
+            yield
+        finally:
+            self._held -= Counter(topics)
 
     def forget(self, topics: Iterable[str]) -> None:
         gone = [*topics]
@@ -115,7 +139,7 @@ class Refresher:
 
     async def _fetch(self) -> Metadata:
         self._asked.clear()
-        asked = None if self._all_topics else sorted(self._topics)
+        asked = None if self._all_topics else sorted({*self._topics, *self.claimed, *self._held})
         topics = None if asked is None else [MetadataRequestTopic(name=name) for name in asked]
         request = MetadataRequest(
             topics=topics, allow_auto_topic_creation=self._cluster.config.allow_auto_create_topics
@@ -147,9 +171,10 @@ class Refresher:
 
     # ----------------------------------------------------------------------------------------------- waiting
 
-    async def wait_topics(self, topics: frozenset[str], timeout_ms: int | None) -> Metadata:
+    async def wait_topics(self, topics: frozenset[str], timeout_ms: int | None, *, keep: bool) -> Metadata:
         """Wait until topics are known without an error."""
-        self._topics |= topics
+        if keep:
+            self._topics |= topics
         if self._known(topics):
             return self.metadata
 
@@ -163,12 +188,14 @@ class Refresher:
                     raise found.error
             return metadata
 
-        try:
-            return await self._cluster.retry(look, timeout_ms=timeout_ms)
-        except KafkaError:
-            # Nobody wants what does not exist; asking again and again could even create it.
-            self.forget(topic for topic in topics if not self._known([topic]))
-            raise
+        with self.hold(topics):
+            try:
+                return await self._cluster.retry(look, timeout_ms=timeout_ms)
+            except KafkaError:
+                if keep:
+                    # Nobody wants what does not exist; asking again and again could even create it.
+                    self.forget(topic for topic in topics if not self._known([topic]))
+                raise
 
     def _known(self, topics: Iterable[str]) -> bool:
         found = self.metadata.topics

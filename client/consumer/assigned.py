@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from minikafka.client.cluster import Cluster
 from minikafka.client.consumer.delivery import Delivery
 from minikafka.client.consumer.errors import NotAssigned
 from minikafka.client.consumer.fetcher import Fetcher
 from minikafka.client.consumer.partition import Needs, PartitionState, Position, Reading
 from minikafka.client.consumer.positions import Positions
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.schema import ZERO_UUID
 
 
 class Assigned:
     """See the module's description."""
 
-    def __init__(self, reading: Reading, delivery: Delivery, positions: Positions, fetcher: Fetcher) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        delivery: Delivery,
+        positions: Positions,
+        fetcher: Fetcher,
+        cluster: Cluster,
+    ) -> None:
+        self._cluster = cluster
         self._reading = reading
         self._delivery = delivery
         self._positions = positions
@@ -50,13 +61,29 @@ class Assigned:
 
     def add(self, partitions: Iterable[TopicPartition], *, is_held: bool = False) -> None:
         """Take over partitions. Held ones are not read before `let_go`."""
-        new = [PartitionState(tp, self._reading) for tp in sorted(partitions) if tp not in self._states]
+        new = [
+            PartitionState(tp, self._reading, self._cluster.topic_id(tp.topic))
+            for tp in sorted(partitions)
+            if tp not in self._states
+        ]
         for state in new:
             state.is_held = is_held
+        self._add(new)
+
+    def _add(self, new: list[PartitionState]) -> None:
+        for state in new:
             self._states[state.tp] = state
         self._positions.add(new)
         self._fetcher.add(new)
         self._delivery.wake()
+
+    def renew(self, state: PartitionState, topic_id: bytes, generation: ConsumerGroupMetadata | None) -> None:
+        """A topic was deleted and created again: read the partition of the new one as one that has just come."""
+        new = PartitionState(state.tp, self._reading, topic_id)
+        new.is_paused, new.is_held = state.is_paused, state.is_held
+        new.former_offset = max(state.position.offset, state.former_offset)
+        self.remove([state.tp], generation)
+        self._add([new])
 
     def let_go(self) -> None:
         """Read all that are still held."""
@@ -85,6 +112,14 @@ class Assigned:
         self._fetcher.remove(gone)
         self._delivery.wake()
 
+    def _is_current(self, state: PartitionState) -> bool:
+        """Whether the topic of a partition still exists, as far as is known."""
+        found = self._cluster.metadata.topics.get(state.tp.topic)
+        if found is None:
+            return state.topic_id == ZERO_UUID
+        is_other = found.topic_id != state.topic_id and ZERO_UUID not in (found.topic_id, state.topic_id)
+        return not is_other and found.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     # --------------------------------------------------------------------------------------------- positions
 
     def touch(self, state: PartitionState) -> None:
@@ -108,11 +143,13 @@ class Assigned:
     def offsets(
         self, partitions: Iterable[TopicPartition] | None, *, finished: bool
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What there is to commit: positions, or what is before all that the program has in hand."""
+        """What there is to commit: positions, or what is before all that the program has in hand.
+
+        Nothing of a topic that was deleted: commits name it, and would count for the next one of the name."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp in self._states if partitions is None else partitions:
             state = self._states.get(tp)
-            if state is None or not state.has_position:
+            if state is None or not state.has_position or not self._is_current(state):
                 continue
             position = self._delivery.finished(state) if finished else state.position
             offsets[tp] = OffsetAndMetadata(position.offset, "", position.epoch)

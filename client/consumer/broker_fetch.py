@@ -28,8 +28,10 @@ from minikafka.protocol.messages.fetch import FetchablePartitionResponse, FetchR
 
 log: Final = logging.getLogger(__name__)
 
-FETCH_VERSION_MAX: Final = 12
-"""The last version that names topics; ids add nothing for a reader."""
+_VERSION_OF_NAMES: Final = 12
+_VERSION_OF_IDS: Final = 13
+"""The first version that names topics by their ids (KIP-516). A topic that was deleted and created again is refused at
+once, where by its name the new one would be read on at the old offset."""
 
 _HELD_BACK_WAIT_MS: Final = 10
 """How long a broker may hold a request while another of its partitions waits for room: as soon as the program has read
@@ -89,6 +91,7 @@ class BrokerFetch:
         self._session = FetchSession()
         # In the order they were touched, so that a run can be repeated.
         self._touched: dict[PartitionState, None] = {}
+        self._names: dict[bytes, str] = {}
         self._held_back: set[PartitionState] = set()
         self._asked: dict[TopicPartition, _Asked] = {}
         self._woken = asyncio.Event()
@@ -187,9 +190,13 @@ class BrokerFetch:
             try:
                 connection = self._cluster.connection_nowait(self.node_id)
                 if connection is not None:
-                    await connection.request(request, max_version=FETCH_VERSION_MAX, timeout_ms=1_000)
+                    await connection.request(request, max_version=self._version, timeout_ms=1_000)
             except KafkaError as error:
                 log.debug("ending the session at broker %d: %s", self.node_id, error)
+
+    @property
+    def _version(self) -> int:
+        return _VERSION_OF_IDS if self._session.has_ids else _VERSION_OF_NAMES
 
     def _look_at_touched(self) -> None:
         touched, self._touched = self._touched, {}
@@ -200,7 +207,8 @@ class BrokerFetch:
             if node_id == self.node_id:
                 epoch = self._cluster.leader_epoch(*state.tp)
                 offset, last_epoch = state.fetch_position
-                wanted = Wanted(offset, epoch, last_epoch, self._config.max_partition_fetch_bytes)
+                wanted = Wanted(offset, epoch, last_epoch, self._config.max_partition_fetch_bytes, state.topic_id)
+                self._names[state.topic_id] = state.tp.topic
                 self._session.want(state.tp, wanted)
                 self._asked[state.tp] = _Asked(state, state.version, offset)
             # A partition that was taken away and came back is another state under the same name.
@@ -249,7 +257,7 @@ class BrokerFetch:
         """The answer, or None if it was given up."""
         connection = await self._cluster.connection(self.node_id, _PURPOSES[self._purpose])
         timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
-        asked = connection.send_nowait(request, max_version=FETCH_VERSION_MAX, timeout_ms=timeout_ms)
+        asked = connection.send_nowait(request, max_version=self._version, timeout_ms=timeout_ms)
         self._answered = answered = asyncio.get_running_loop().create_future()
         asked.add_done_callback(lambda _: _set(answered))
         try:
@@ -266,8 +274,9 @@ class BrokerFetch:
 
     def _take_in(self, answer: FetchResponse) -> None:
         for topic in answer.responses:
+            name = topic.topic or self._names.get(topic.topic_id, "")
             for partition in topic.partitions:
-                asked = self._asked.get(TopicPartition(topic.topic, partition.partition_index))
+                asked = self._asked.get(TopicPartition(name, partition.partition_index))
                 if asked is None:
                     continue
                 state, version, offset = asked

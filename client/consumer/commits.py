@@ -15,6 +15,7 @@ from minikafka.client.coordinators import LEFT_BEHIND
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import (
     CoordinatorNotAvailableError,
+    ErrorCode,
     KafkaError,
     NetworkError,
     NotCoordinatorError,
@@ -34,6 +35,7 @@ from minikafka.protocol.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
+from minikafka.protocol.schema import ZERO_UUID
 
 log: Final = logging.getLogger(__name__)
 
@@ -73,21 +75,47 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         timeout_ms: int | None = None,
         who: ConsumerGroupMetadata | None = None,
-    ) -> None:
+    ) -> list[TopicPartition]:
         """Commit, trying again while that can help. CommitFailed if the partitions are not ours any more.
 
-        RebalanceInProgressError if the group is just between two generations."""
+        RebalanceInProgressError if the group is just between two generations. Partitions whose topic was deleted
+        meanwhile keep the others from nothing; they are returned."""
         if not offsets:
-            return
+            return []
         # Of one generation for all attempts: in the next one the partitions may be somebody else's.
         who = self._identity() if who is None else who
+        left, gone = dict(offsets), list[TopicPartition]()
+        ids = {tp.topic: self._cluster.topic_id(tp.topic) for tp in offsets}
+
+        async def attempt() -> None:
+            # What is done need not be done again.
+            errors = await self._commit(left, who)
+            gone.extend(tp for tp in errors if self._is_gone(tp.topic, ids[tp.topic]))
+            for tp in [*left]:
+                if tp not in errors or tp in gone:
+                    del left[tp]
+            if left:
+                raise min((errors[tp] for tp in left), key=lambda error: error.retriable)
+
         try:
-            await self._cluster.retry(lambda: self._commit(offsets, who), timeout_ms=timeout_ms)
+            await self._cluster.retry(attempt, timeout_ms=timeout_ms)
         except LEFT_BEHIND as error:
             raise CommitFailed(f"the group has gone on without this member: {error}") from error
         self.commits += 1
+        return gone
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: ConsumerGroupMetadata) -> None:
+    def _is_gone(self, topic: str, topic_id: bytes) -> bool:
+        """Whether a topic was deleted, as far as is known by now: coordinators may hear of a new topic later."""
+        found = self._cluster.metadata.topics.get(topic)
+        if found is None:
+            return False
+        is_other = topic_id != found.topic_id and ZERO_UUID not in (topic_id, found.topic_id)
+        return is_other or found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], who: ConsumerGroupMetadata
+    ) -> dict[TopicPartition, KafkaError]:
+        """Ask once; the errors of partitions that were not committed."""
         topics = [
             OffsetCommitRequestTopic(name=topic, partitions=[_partition(offsets, topic, n) for n in numbers])
             for topic, numbers in by_topic(offsets).items()
@@ -102,16 +130,16 @@ class Commits:
         answer = await self.ask(request)
         assert isinstance(answer, OffsetCommitResponse)
         errors = {
-            TopicPartition(topic.name, each.partition_index): each.error_code
+            TopicPartition(topic.name, each.partition_index): error_for(
+                each.error_code, f"{topic.name}-{each.partition_index} was not committed"
+            )
             for topic in answer.topics
             for each in topic.partitions
             if each.error_code
         }
-        if errors:
-            tp, code = min(errors.items(), key=lambda item: error_for(item[1]).retriable)
-            error = error_for(code, f"{tp.topic}-{tp.partition} was not committed")
+        for error in errors.values():
             self._notice(error)
-            raise error
+        return errors
 
     # ----------------------------------------------------------------------------------------------- fetched
 

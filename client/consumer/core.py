@@ -40,11 +40,15 @@ from minikafka.client.shared import see_through
 from minikafka.client.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minikafka.protocol.schema import ZERO_UUID
 
 log: Final = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 5.0
 """How long a cluster that does not answer is waited for at the end."""
+
+_VANISHED_MS: Final = 60_000
+"""For how long a topic that a pattern has matched and that was deleted is looked for."""
 
 _HASTE_S: Final = 1.0
 """The same where the program has no time. Leaving the group is tried for as long in any case."""
@@ -89,13 +93,15 @@ class Core:
             find_deserializer(config.value_deserializer),
             config.max_record_bytes,
         )
-        self.assigned = Assigned(reading, self.delivery, self.positions, self.fetcher)
+        self.assigned = Assigned(reading, self.delivery, self.positions, self.fetcher, self.cluster)
         self.group = Group(self, config.group_id) if config.group_id is not None else None
         self.cluster.on_metadata(self._metadata_changed)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._leaving: list[asyncio.Task[None]] = []
         self._watch = TopicWatch()
         self._answers_without_topic = 0
+        self._vanished: dict[str, int] = {}
+        self._look_again_timer: asyncio.TimerHandle | None = None
         self._goodbye: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
@@ -151,7 +157,9 @@ class Core:
         self.apply_subscription()
 
     async def _wait_topics(self, topics: Iterable[str]) -> None:
-        await self.cluster.wait_metadata(topics, timeout_ms=min(TOPIC_WAIT_MS, self.config.default_api_timeout_ms))
+        await self.cluster.wait_metadata(
+            topics, timeout_ms=min(TOPIC_WAIT_MS, self.config.default_api_timeout_ms), keep=False
+        )
 
     def _finished(self) -> dict[TopicPartition, OffsetAndMetadata]:
         return self.assigned.offsets(None, finished=True)
@@ -167,11 +175,11 @@ class Core:
         """Act upon what the program wants to read, after it has changed."""
         subscription = self.subscription
         self.cluster.want_all_topics(subscription.kind is Kind.PATTERN)
+        self._claim_topics()
         if subscription.kind is Kind.PARTITIONS:
             self._assign(subscription.partitions)
         elif subscription.kind is Kind.TOPICS:
             missing = [topic for topic in subscription.topics if self.cluster.partitions(topic) is None]
-            self.cluster.want_topics(subscription.topics)
             if missing:
                 self.spawn(self._look_for(missing), "look for topics")
         elif subscription.kind is Kind.NONE:
@@ -182,6 +190,12 @@ class Core:
                 self.group.member.on(Event.SUBSCRIBED)
             else:
                 self._look_at_topics(self.cluster.metadata)
+        self._claim_topics()
+
+    def _claim_topics(self) -> None:
+        """Whatever is to be read, and what is still to be given up."""
+        assigned = {tp.topic for tp in self.assigned.partitions}
+        self.cluster.claim_topics("subscription", self.subscription.named_topics | assigned)
 
     def part(self) -> None:
         """Leave the group, before the program's subscription ends. What is left to say is said by a task: the program
@@ -217,21 +231,60 @@ class Core:
                 self.delivery.notify(error)
 
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
-        self.cluster.want_topics({tp.topic for tp in partitions})
         self.assigned.remove(self.assigned.partitions - {*partitions})
         self.assigned.add(partitions)
 
     def _metadata_changed(self, metadata: Metadata) -> None:
         is_automatic = self.subscription.is_automatic
+        before = self.subscription.topics
+        self._claim_topics()
         if is_automatic:
             self.subscription.match(metadata, self.config.exclude_internal_topics)
+        self._follow_ids(metadata)
         if is_automatic and self.group is not None:
             self.group.member.look_at_topics()
         else:
             self._look_at_topics(metadata)
+        self._look_again(metadata, before - self.subscription.topics)
         self.fetcher.touch_all()
 
-    # -------------------------------------------------------------------------------- topics without a group
+    # ------------------------------------------------------------------------------------------------- topics
+
+    def _follow_ids(self, metadata: Metadata) -> None:
+        """Go on with topics that were deleted and created again as with new ones, however they came to be read."""
+        for state in self.assigned:
+            topic = metadata.topics.get(state.tp.topic)
+            if topic is None or topic.error_code or topic.topic_id in (state.topic_id, ZERO_UUID):
+                continue
+            if state.topic_id == ZERO_UUID:
+                state.topic_id = topic.topic_id
+                continue
+            log.warning("topic %s was deleted and created again: reading the new one", topic.name)
+            is_member = self.group is not None and self.subscription.is_automatic
+            generation = self.group.member.metadata if self.group is not None and is_member else None
+            self.assigned.renew(state, topic.topic_id, generation)
+
+    def _look_again(self, metadata: Metadata, vanished: Collection[str]) -> None:
+        """Ask for topics that are away until they are back; for those of a pattern, which nobody has named, only for a
+        while."""
+        now_ms = self.cluster.clock.monotonic_ms()
+        topics = metadata.topics
+        self._vanished.update(dict.fromkeys(vanished, now_ms))
+        self._vanished = {
+            topic: since_ms
+            for topic, since_ms in self._vanished.items()
+            if now_ms - since_ms < _VANISHED_MS and topic not in self.subscription.topics
+        }
+        is_away = bool(self._vanished) or any(
+            topic not in topics or topics[topic].error_code for topic in self.cluster.claimed_topics
+        )
+        self._answers_without_topic = self._answers_without_topic + 1 if is_away else 0
+        if self._look_again_timer is not None:
+            self._look_again_timer.cancel()
+        if is_away:
+            delay_s = self.cluster.backoff.delay_s(self._answers_without_topic)
+            loop = asyncio.get_running_loop()
+            self._look_again_timer = loop.call_later(delay_s, self.cluster.refresh_soon)
 
     def _look_at_topics(self, metadata: Metadata) -> None:
         """Nobody else looks after the topics: have the assignment follow them, and tell of those that are gone."""
@@ -240,17 +293,12 @@ class Core:
         if self.subscription.is_automatic:
             kept = {topic for topic in read if pattern is not None and pattern.match(topic)}
             seen = self._watch.look(metadata, self.subscription.topics | kept, self.cluster.clock.monotonic_ms())
-            self.assigned.remove(tp for tp in self.assigned.partitions if tp.topic in seen.renewed)
             self._assign_all(seen.away)
         else:
             seen = self._watch.look(metadata, read, self.cluster.clock.monotonic_ms())
         # A pattern says nothing about which topics there should be.
         for error in seen.gone.values() if pattern is None else ():
             self.delivery.notify(error)
-        self._answers_without_topic = self._answers_without_topic + 1 if seen.away else 0
-        if seen.away:
-            delay_s = self.cluster.backoff.delay_s(self._answers_without_topic)
-            asyncio.get_running_loop().call_later(delay_s, self.cluster.refresh_soon)
 
     def _assign_all(self, away: Collection[str]) -> None:
         """All partitions of the topics are ours, and those of topics that are away for the moment stay it."""

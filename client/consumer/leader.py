@@ -25,7 +25,7 @@ class GroupLeader:
     async def assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         """The assignments to send with SyncGroup: none, unless this member leads. DecodeError for bytes of other
         members that make no sense."""
-        self._topics, self._counts = frozenset(), _NOT_WATCHING
+        self.stop_watching()
         if joined.leader != joined.member_id:
             return []
         members = [
@@ -49,9 +49,14 @@ class GroupLeader:
 
     async def _know_topics(self) -> None:
         """Other members may read topics that this one has never heard of."""
-        self._cluster.want_topics(self._topics)
+        self._cluster.claim_topics("group", self._topics)
         if not self._topics <= self._cluster.metadata.topics.keys():
             await self._cluster.refresh()
+
+    def stop_watching(self) -> None:
+        """This member does not lead any more."""
+        self._topics, self._counts = frozenset(), _NOT_WATCHING
+        self._cluster.claim_topics("group", ())
 
     def _count(self) -> dict[str, int]:
         counts = {topic: len(self._cluster.partitions(topic) or ()) for topic in self._topics}

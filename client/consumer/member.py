@@ -285,6 +285,7 @@ class Member:
         A static member does not tell: it is to find its partitions when it comes back."""
         member_id = self.membership.member_id
         self._departures += 1
+        self._leader.stop_watching()
         self.on(why)
         return member_id if member_id and self._config.group_instance_id is None else None
 

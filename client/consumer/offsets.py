@@ -138,11 +138,19 @@ async def find_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """The same for a program that waits: asked again until every leader has answered, or the time is over."""
-    found: dict[TopicPartition, OffsetAndTimestamp] = {}
     if not timestamps:
-        return found
+        return {}
     timeout_ms = min(TOPIC_WAIT_MS, cluster.config.default_api_timeout_ms)
-    await cluster.wait_metadata({tp.topic for tp in timestamps}, timeout_ms=timeout_ms)
+    topics = {tp.topic for tp in timestamps}
+    with cluster.hold_topics(topics):
+        await cluster.wait_metadata(topics, timeout_ms=timeout_ms, keep=False)
+        return await _find_offsets(cluster, timestamps, isolation)
+
+
+async def _find_offsets(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation: Isolation
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
     for tp in timestamps:
         # Partitions are never taken away, so one that is missing will not come by waiting.
         error = _no_leader(cluster, tp) if cluster.leader(*tp) is None else None

@@ -26,6 +26,7 @@ from minikafka.client.consumer.records import ConsumerRecord, Rows, batch_rows, 
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import CorruptRecord, InflatesTooFar, KafkaError, RecordTooLarge
 from minikafka.protocol.records import RECORD_BYTES_MAX, BatchBuilder, BatchView, iter_plain_batches
+from minikafka.protocol.schema import ZERO_UUID
 
 _T = TypeVar("_T")
 
@@ -147,8 +148,13 @@ class Run:
 class PartitionState:
     """See the module's description."""
 
-    def __init__(self, tp: TopicPartition, reading: Reading) -> None:
+    def __init__(self, tp: TopicPartition, reading: Reading, topic_id: bytes = ZERO_UUID) -> None:
         self.tp = tp
+        self.topic_id = topic_id
+        """The topic that is read. A later one of the same name has another id; zeros as long as it is not known."""
+        self.former_offset = NO_OFFSET
+        """The position in an earlier topic of the name. Up to it offsets may have been committed for this one, as commits
+        name a topic."""
         self.needs = Needs.COMMITTED
         self.reset_to = LATEST
         self.version = 0

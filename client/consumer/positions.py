@@ -106,7 +106,7 @@ class Positions:
             if state.version != version or state not in self._states:
                 continue
             offset = found.get(state.tp)
-            if offset is None:
+            if offset is None or offset.offset <= state.former_offset:
                 self._begin_reset(state)
             else:
                 self._go_to(state, Position(offset.offset, offset.leader_epoch))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
+from typing import Final
 
 from minikafka.client.consumer.assigned import Assigned
 from minikafka.client.consumer.commits import Commits
@@ -14,7 +16,9 @@ from minikafka.client.consumer.member import Member
 from minikafka.client.consumer.membership import State
 from minikafka.client.consumer.partition import PartitionState
 from minikafka.client.structs import OffsetAndMetadata, TopicPartition
-from minikafka.protocol.errors import KafkaError, RebalanceInProgressError
+from minikafka.protocol.errors import KafkaError, RebalanceInProgressError, UnknownTopicOrPartitionError
+
+log: Final = logging.getLogger(__name__)
 
 
 class ProgramCommits:
@@ -41,7 +45,7 @@ class ProgramCommits:
         self._delivery.stop_short()
         generation = self._member.metadata
         try:
-            await self._commit(offsets, states)
+            gone = await self._commit(offsets, states)
         except BaseException as error:
             for state in covered:
                 handed_out.open(state)
@@ -50,19 +54,24 @@ class ProgramCommits:
             if isinstance(error, CommitFailed):
                 handed_out.take_revoked(offsets.keys())
             raise
+        if gone and given is not None:
+            raise UnknownTopicOrPartitionError(f"{_names(gone)} was not committed: the topic was deleted")
+        if gone:
+            log.info("%s was not committed: the topic was deleted", _names(gone))
 
     def _state(self, tp: TopicPartition) -> PartitionState:
         if tp not in self._assigned and self._delivery.handed_out.was_taken_away(tp):
             raise CommitFailed(f"the group has taken {_names([tp])} away")
         return self._assigned.get(tp)
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], states: list[PartitionState]) -> None:
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], states: list[PartitionState]
+    ) -> list[TopicPartition]:
         """One attempt in each generation, as long as the partitions are kept from one to the next."""
         while True:
             generation = self._member.metadata.generation_id
             try:
-                await self._commits.commit(offsets)
-                return
+                return await self._commits.commit(offsets)
             except RebalanceInProgressError as error:
                 # Between two generations this is no news, and no reason for a third.
                 if self._member.membership.state is State.STABLE:

@@ -19,6 +19,7 @@ from minikafka.client.consumer.assignors.base import by_topic
 from minikafka.client.structs import TopicPartition
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+from minikafka.protocol.schema import ZERO_UUID
 
 _EPOCH_MAX: Final = (1 << 31) - 1
 
@@ -38,6 +39,7 @@ class Wanted(NamedTuple):
     leader_epoch: int
     last_epoch: int
     max_bytes: int
+    topic_id: bytes = ZERO_UUID
 
 
 class SessionFields(NamedTuple):
@@ -58,6 +60,13 @@ class FetchSession:
         self._epoch = 0
         self._told: dict[TopicPartition, Wanted] = {}
         self._changed: dict[TopicPartition, None] = {}
+        self._without_id: set[TopicPartition] = set()
+        self._is_by_ids = True
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the id of every topic that is wanted is known, so that a request can name them by it."""
+        return not self._without_id
 
     @property
     def is_incremental(self) -> bool:
@@ -69,20 +78,37 @@ class FetchSession:
             self.wanted.pop(tp, None)
             self.wanted[tp] = wanted
             self._changed[tp] = None
+            if wanted.topic_id == ZERO_UUID:
+                self._without_id.add(tp)
+            else:
+                self._without_id.discard(tp)
+            if tp in self._told and self._told[tp].topic_id != wanted.topic_id:
+                # Another topic of the name, which cannot take the place of the first within a session.
+                self.restart()
 
     def forget(self, tp: TopicPartition) -> None:
+        self._without_id.discard(tp)
         if self.wanted.pop(tp, None) is not None:
             self._changed[tp] = None
 
     def begin(self) -> SessionFields:
         """The fields of the next request. One request at a time: `accept` or `restart` comes before the next."""
+        if self.has_ids != self._is_by_ids:
+            # A session is about names or about ids.
+            self._is_by_ids = self.has_ids
+            self.restart()
         if not self.is_incremental:
             topics = _topics(self.wanted)
             return SessionFields(self._id, self._epoch, topics, [])
         wanted = {tp: self.wanted[tp] for tp in self._changed if tp in self.wanted}
         changed = {tp: each for tp, each in wanted.items() if self._told.get(tp) != each}
         gone = [tp for tp in self._changed if tp not in self.wanted and tp in self._told]
-        forgotten = [ForgottenTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(gone).items()]
+        forgotten = [
+            ForgottenTopic(
+                topic=topic, topic_id=self._told[TopicPartition(topic, numbers[0])].topic_id, partitions=numbers
+            )
+            for topic, numbers in by_topic(gone).items()
+        ]
         return SessionFields(self._id, self._epoch, _topics(changed), forgotten)
 
     def beside(self, partitions: Iterable[TopicPartition]) -> SessionFields:
@@ -113,9 +139,9 @@ class FetchSession:
 
 def _topics(wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
     """Topics and partitions in the order in which they are to be served."""
-    topics: dict[str, list[FetchPartition]] = {}
+    topics: dict[tuple[str, bytes], list[FetchPartition]] = {}
     for tp, each in wanted.items():
-        topics.setdefault(tp.topic, []).append(
+        topics.setdefault((tp.topic, each.topic_id), []).append(
             FetchPartition(
                 partition=tp.partition,
                 current_leader_epoch=each.leader_epoch,
@@ -124,4 +150,7 @@ def _topics(wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
                 partition_max_bytes=each.max_bytes,
             )
         )
-    return [FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+    return [
+        FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+        for (topic, topic_id), partitions in topics.items()
+    ]

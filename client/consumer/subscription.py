@@ -49,6 +49,13 @@ class Subscription:
         """Whether partitions follow from topics."""
         return self.kind in (Kind.TOPICS, Kind.PATTERN)
 
+    @property
+    def named_topics(self) -> frozenset[str]:
+        """The topics that the program has named, alone or with a partition."""
+        if self.kind is Kind.PARTITIONS:
+            return frozenset(tp.topic for tp in self.partitions)
+        return self.topics if self.kind is Kind.TOPICS else frozenset()
+
     def subscribe(
         self, topics: Iterable[str], pattern: str | re.Pattern[str] | None, listener: ConsumerRebalanceListener | None
     ) -> None:

@@ -9,6 +9,12 @@ import pytest
 
 from minikafka.client.consumer import Consumer, topic_watch
 from minikafka.protocol.errors import ErrorCode, UnknownTopicOrPartitionError
+from minikafka.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+)
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.eventually import eventually
 from tests.client.consumer.reading import open_consumer, take, values
@@ -23,6 +29,21 @@ class TopicPeer(LogPeer):
         self.topic_id = b"1" * 16
         self.unknown = 0
         self.answers[MetadataRequest] = self._with_id
+
+    def _fetch(self, request: FetchRequest) -> FetchResponse | None:
+        """By the id of the topic, as brokers do since version 13."""
+        answer = super()._fetch(request)
+        asked = request.topics[0].topic_id if request.topics else self.topic_id
+        if answer is None:
+            return None
+        if asked != self.topic_id or self.unknown:
+            refused = FetchablePartitionResponse(
+                partition_index=0, error_code=ErrorCode.UNKNOWN_TOPIC_ID, high_watermark=-1, records=None
+            )
+            return FetchResponse(responses=[FetchableTopicResponse(topic_id=asked, partitions=[refused])])
+        for topic in answer.responses:
+            topic.topic, topic.topic_id = "", self.topic_id
+        return answer
 
     def come_back(self) -> None:
         """With three more records, and with another leader, so that what was asked before is not waited for."""
@@ -72,12 +93,28 @@ async def test_a_topic_that_is_unknown_for_a_moment(how: str) -> None:
         assert values(await take(consumer, 3)) == [5, 6, 7]
 
 
-async def test_another_topic_of_the_same_name() -> None:
+@pytest.mark.parametrize("how", HOWS)
+async def test_another_topic_of_the_same_name(how: str) -> None:
+    """It has more records than were read of the first, and the same leader epoch: only the id tells."""
+    peer = TopicPeer()
+    async with has_read_all(peer, how) as consumer:
+        peer.topic_id = b"2" * 16
+        peer.batches = [batch(0, 9)]
+        assert values(await take(consumer, 9)) == [*range(9)]
+
+
+async def test_topic_that_is_not_read_is_not_asked_for() -> None:
+    """Asking could create it after it was deleted."""
     peer = TopicPeer()
     async with has_read_all(peer, "topics") as consumer:
-        peer.topic_id = b"2" * 16
-        peer.batches = [batch(0, 2)]
-        assert values(await take(consumer, 2)) == [0, 1]
+        await consumer.end_offsets([TP])
+        consumer.unsubscribe()
+        before = len(peer.asked(MetadataRequest))
+        await eventually(lambda: len(peer.asked(MetadataRequest)) >= before + 3, READ_S)
+        assert [each.name for each in peer.asked(MetadataRequest)[-1].topics] == []
+        assert consumer.partitions_for_topic("t") is None
+        consumer.subscribe(["t"])
+        assert values(await take(consumer, 5)) == [*range(5)]
 
 
 @pytest.mark.parametrize("how", HOWS)
