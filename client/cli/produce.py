@@ -141,16 +141,16 @@ async def produce(
         await producer.partitions_for(topic)
         sending = Sending(producer, form, rate)
         started = time.monotonic()
-        await _send_all(session.out, sending, source, end)
+        await _send_all(session.out, sending, source, end, config.max_request_size)
         took_s = time.monotonic() - started
     session.out.show({"topic": topic, "records": sending.records, "bytes": sending.bytes, "seconds": round(took_s, 3)})
     records = "record" if sending.records == 1 else "records"
     session.out.note(f"{sending.records} {records}, {show_bytes(sending.bytes)} sent to {topic}")
 
 
-async def _send_all(out: Output, sending: Sending, source: BinaryIO, end: bytes) -> None:
+async def _send_all(out: Output, sending: Sending, source: BinaryIO, end: bytes, max_bytes: int) -> None:
     with out.progress("sending", _size_of(source)) as waiting:
-        async for lines in read_lines(source, end):
+        async for lines in read_lines(source, end, max_bytes):
             await sending.send(lines)
             waiting.update(sending.bytes + sending.records, f"{sending.records} records")
         await sending.settle()

@@ -12,6 +12,8 @@ import threading
 from collections.abc import AsyncIterator
 from typing import BinaryIO, Final
 
+from minikafka.client.errors import RecordTooLarge
+
 _PIECE_BYTES: Final = 1 << 17
 _PIECES_AHEAD: Final = 4
 
@@ -48,12 +50,23 @@ async def read_pieces(source: BinaryIO) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def read_lines(source: BinaryIO, delimiter: bytes) -> AsyncIterator[list[bytes]]:
-    """The same cut into lines, without their ends; some at a time. The last one need not have an end."""
-    rest = b""
+async def read_lines(source: BinaryIO, delimiter: bytes, max_bytes: int) -> AsyncIterator[list[bytes]]:
+    """The same cut into lines, without their ends; some at a time. The last one need not have an end.
+
+    RecordTooLarge for a line above `max_bytes`, before all of it is in memory."""
+    parts: list[bytes] = []
+    size, seam = 0, b""
     async for piece in read_pieces(source):
-        *lines, rest = (rest + piece).split(delimiter)
-        if lines:
+        parts.append(piece)
+        size += len(piece)
+        # A delimiter may lie across pieces. They are joined when there is one.
+        seam += piece
+        if delimiter in seam:
+            *lines, rest = b"".join(parts).split(delimiter)
             yield lines
-    if rest:
+            parts, size, seam = [rest], len(rest), rest
+        seam = seam[len(seam) - min(len(seam), len(delimiter) - 1) :]
+        if size > max_bytes:
+            raise RecordTooLarge(f"a line has more than {max_bytes} bytes, which is max_request_size")
+    if rest := b"".join(parts):
         yield [rest]

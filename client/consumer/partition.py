@@ -153,8 +153,7 @@ class PartitionState:
         self.topic_id = topic_id
         """The topic that is read. A later one of the same name has another id; zeros as long as it is not known."""
         self.former_offset = NO_OFFSET
-        """The position in an earlier topic of the name. Up to it offsets may have been committed for this one, as commits
-        name a topic."""
+        """The position in an earlier topic of the name: what was committed up to it may be of that one."""
         self.needs = Needs.COMMITTED
         self.reset_to = LATEST
         self.version = 0
