@@ -44,6 +44,8 @@ async def _reassign(cluster: SimCluster, controller_id: int, *target: int) -> in
 async def _until_moved(cluster: SimCluster, *replicas: int) -> None:
     try:
         await cluster.until(lambda: _node(cluster).partitions[0] == Assignment(replicas), 120)
+        # A batch that is appended before the leader hears of its last epoch is refused, and sent again by a client.
+        await cluster.until(lambda: cluster.partition(L).leader_epoch == cluster.state().leader_epoch)
     except NotSo:
         must(False, f"the reassignment is stuck: {_node(cluster)}, {cluster.state()}")
 
