@@ -154,9 +154,8 @@ class ProducerStates:
         self._unreplicated: deque[CompletedTxn] = deque()
         self._verifications: dict[int, Verification] = {}
         self.first_unstable_offset: int | None = None
-        self.map_end_offset = 0
-        self.changed_end_offset = 0
-        """After the last batch that changed the state: a log that is cut here or later leaves the state as it is."""
+        # The second is after the last batch that changed the state: a cut here or later leaves it as it is.
+        self.map_end_offset = self.changed_end_offset = 0
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -326,12 +325,10 @@ class ProducerStates:
 
     def truncate_fully(self, start_offset: int) -> None:
         """Forget all of the log, which goes on at another offset, or is replayed from there."""
-        self._producers.clear()
-        self._open_txns.clear()
-        self._unreplicated.clear()
+        for known in (self._producers, self._open_txns, self._unreplicated):
+            known.clear()
         self.first_unstable_offset = None
-        self.map_end_offset = start_offset
-        self.changed_end_offset = 0
+        self.map_end_offset, self.changed_end_offset = start_offset, 0
 
     # ---------------------------------------------------------------------------------- snapshots
 
