@@ -141,15 +141,16 @@ class Assigned:
         self.touch(state)
 
     def offsets(
-        self, partitions: Iterable[TopicPartition] | None, *, finished: bool
+        self, partitions: Iterable[TopicPartition] | None, *, finished: bool, with_deleted: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What there is to commit: positions, or what is before all that the program has in hand.
 
-        Nothing of a topic that was deleted: commits name it, and would count for the next one of the name."""
+        By itself the consumer commits nothing of a topic that seems to be deleted: commits name it, and would count for
+        the next one of the name. A program's commit asks the coordinator."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp in self._states if partitions is None else partitions:
             state = self._states.get(tp)
-            if state is None or not state.has_position or not self._is_current(state):
+            if state is None or not state.has_position or not (with_deleted or self._is_current(state)):
                 continue
             position = self._delivery.finished(state) if finished else state.position
             offsets[tp] = OffsetAndMetadata(position.offset, "", position.epoch)

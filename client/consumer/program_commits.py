@@ -38,7 +38,7 @@ class ProgramCommits:
         handed_out = self._delivery.handed_out
         if taken := handed_out.take_revoked(None if given is None else given.keys()):
             raise CommitFailed(f"the group has taken {_names(taken)} away since its records were handed out")
-        offsets = self._assigned.offsets(None, finished=False) if given is None else given
+        offsets = self._assigned.offsets(None, finished=False, with_deleted=True) if given is None else given
         states = [self._state(tp) for tp in offsets]
         covered = handed_out.begin_commit(each for each in states if offsets[each.tp].offset >= each.position.offset)
         # What is handed out from now on is not part of it.

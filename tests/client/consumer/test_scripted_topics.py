@@ -19,6 +19,7 @@ from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from tests.broker.eventually import eventually
 from tests.client.consumer.reading import open_consumer, take, values
 from tests.client.consumer.test_scripted_broker import READ_S, TP, LogPeer, batch, read_error
+from tests.client.consumer.test_scripted_coordinator import GroupPeer, member_of
 
 
 class TopicPeer(LogPeer):
@@ -101,6 +102,19 @@ async def test_another_topic_of_the_same_name(how: str) -> None:
         peer.topic_id = b"2" * 16
         peer.batches = [batch(0, 9)]
         assert values(await take(consumer, 9)) == [*range(9)]
+
+
+async def test_commit_of_topic_that_is_unknown_for_a_moment() -> None:
+    """It is the coordinator that says whether the topic exists."""
+    async with GroupPeer() as peer, member_of(peer, enable_auto_commit=False) as consumer:
+        await take(consumer, 3)
+        cluster = consumer._require_core().cluster
+        usual = peer.answers[MetadataRequest]
+        peer.answers[MetadataRequest] = lambda request: peer.metadata(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await cluster.refresh()
+        await consumer.commit()
+        assert peer.committed == [(1, 3)]
+        peer.answers[MetadataRequest] = usual
 
 
 async def test_topic_that_is_not_read_is_not_asked_for() -> None:
