@@ -11,9 +11,8 @@ from collections.abc import Awaitable
 
 from tests.chaos import checker
 from tests.client.campaign import faults, oracle
-from tests.client.campaign.clients import Kind, Place, ProducerSettings, ProducerUnderTest, Trouble
+from tests.client.campaign.clients import Kind, Place, ProducerUnderTest, Trouble
 from tests.client.campaign.play import Play
-from tests.proxy.plan import Fault, Rule
 
 PARTITIONS = 3
 FLUSH_SECONDS = 15.0
@@ -33,8 +32,8 @@ class Producing:
         apis = (faults.PRODUCE, faults.INIT_PRODUCER_ID)
         seconds = faults.LONG if rng.random() < 0.7 else faults.SHORT
         rules = faults.late(rng, (faults.PRODUCE,), seconds, [0.01, 0.03, 0.1])
-        init_rate = rng.choice([0, 0.3])
-        rules.append(Rule(Fault.HOLD_ANSWER, (faults.INIT_PRODUCER_ID,), init_rate, seconds=tuple(seconds)))
+        # While a producer waits for its new epoch, what it has sent before comes late.
+        rules += faults.late(rng, (faults.INIT_PRODUCER_ID,), seconds, [0, 0.5])
         rules += faults.broken_connections(rng, apis)
         settings = play.producer_settings("producer")._replace(
             delivery_ms=rng.choice([700, 1_500, 5_000]),
@@ -42,9 +41,10 @@ class Producing:
             batch_bytes=rng.choice([200, 400, 2_000]),
             linger_ms=rng.choice([0, 5]),
         )
+        producer = play.client.producer(settings)
+        async with play.limit(FLUSH_SECONDS, "starting"):
+            await producer.start()
         async with play.disturbed(rules):
-            async with play.limit(FLUSH_SECONDS, "starting"):
-                producer = await self._start(settings)
             sending = [self._send_to(producer, place) for place in places]
             moving = [play.move_leaders(places, [0.5, 1, 2])] if rng.random() < 0.6 else []
             await asyncio.gather(*sending, *moving)
@@ -61,17 +61,6 @@ class Producing:
         play.acked, play.read = verdict.acked, verdict.read
         play.counts["failed"] = verdict.unknown
         play.blame(verdict.anomalies)
-
-    async def _start(self, settings: ProducerSettings) -> ProducerUnderTest:
-        """As a program does that is started again when it does not find the cluster in time."""
-        while True:
-            producer = self._play.client.producer(settings)
-            try:
-                await producer.start()
-                return producer
-            except Trouble:
-                self._play.counts["errors"] += 1
-                await producer.stop()
 
     async def _send_to(self, producer: ProducerUnderTest, place: Place) -> None:
         rng = self._play.rng(f"sending to {place.partition}")
