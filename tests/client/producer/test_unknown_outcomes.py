@@ -26,7 +26,7 @@ from tests.client.producer.test_interrupted_transactions import Coordinator
 
 WAIT_S = 10
 
-QUICK = {"transactional_id": "id", "delivery_timeout_ms": 100, "request_timeout_ms": 400, "max_batch_size": 1 << 16}
+TRANSACTIONAL = {"transactional_id": "id", "request_timeout_ms": 4_000, "max_batch_size": 1 << 16}
 
 
 def numbers(peer: Peer, value: bytes) -> list[tuple[int, int]]:
@@ -228,14 +228,16 @@ def test_queue_stays_in_its_epoch_while_a_batch_is_uncertain() -> None:
 
 
 async def test_transaction_with_a_batch_past_its_deadline_cannot_be_committed() -> None:
-    async with Coordinator() as peer, producer_for(peer, **QUICK) as producer:
+    async with Coordinator() as peer, producer_for(peer, **TRANSACTIONAL) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"first", partition=0)
         peer.answers[ProduceRequest] = lambda _: None
         lost = await producer.send("t", b"second", partition=0)
+        await eventually(lambda: len(peer.asked(ProduceRequest)) == 2)
+        lost._batch.deadline_ms = 0
         with pytest.raises(DeliveryTimeout):
             await asyncio.wait_for(lost, WAIT_S)
-        with pytest.raises(TransactionFailed, match="not acknowledged within 100 ms"):
+        with pytest.raises(TransactionFailed, match="not acknowledged within"):
             await asyncio.wait_for(producer.commit_transaction(), WAIT_S)
         assert peer.ends == []
         await asyncio.wait_for(producer.abort_transaction(), WAIT_S)
@@ -248,7 +250,7 @@ async def test_abort_waits_for_a_batch_past_its_deadline_and_takes_another_epoch
         peer.answers[InitProducerIdRequest] = lambda _: InitProducerIdResponse(
             producer_id=7, producer_epoch=next(epochs)
         )
-        async with producer_for(peer, **{**QUICK, "request_timeout_ms": 2_000}) as producer:
+        async with producer_for(peer, **TRANSACTIONAL) as producer:
             in_flight: list[int] = []
             ended = peer.answers[EndTxnRequest]
 
@@ -260,6 +262,8 @@ async def test_abort_waits_for_a_batch_past_its_deadline_and_takes_another_epoch
             peer.answers[ProduceRequest] = lambda _: None
             await producer.begin_transaction()
             lost = await producer.send("t", b"lost", partition=0)
+            await eventually(lambda: peer.asked(ProduceRequest))
+            lost._batch.deadline_ms = 0
             with pytest.raises(DeliveryTimeout):
                 await asyncio.wait_for(lost, WAIT_S)
             await asyncio.wait_for(producer.abort_transaction(), WAIT_S)
