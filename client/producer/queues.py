@@ -34,6 +34,7 @@ class PartitionQueue:
         "failed",
         "failures",
         "in_flight",
+        "known_id",
         "last_error",
         "leaves_epoch",
         "node_id",
@@ -52,6 +53,7 @@ class PartitionQueue:
         self.in_flight: deque[Batch] = deque()
         self.failed: list[Batch] = []
         self.numbering = Numbering()
+        self.known_id = -1  # of the producer that has delivered a batch: a leader knows it
         self.leaves_epoch = False  # no batch gets its first number until `leave_epoch` has happened
         self.node_id = -1  # where what is in flight was sent to
         self.paused_until_ms = 0.0
@@ -100,6 +102,8 @@ class PartitionQueue:
     def is_sendable(self, now_ms: float, node_id: int, in_flight_max: int) -> bool:
         """Whether the next batch can go to a node now."""
         if self.failed or len(self.in_flight) >= in_flight_max or (self.in_flight and self.node_id != node_id):
+            return False
+        if self.in_flight and self.known_id != self.numbering.identity.producer_id:
             return False
         if self.leaves_epoch and not (self.waiting and self.waiting[0].sequence >= 0):
             return False

@@ -275,6 +275,7 @@ class Sender:
     def _deliver(self, queue: PartitionQueue, batch: Batch, outcome: Outcome) -> None:
         queue.failures = 0
         queue.last_error = None
+        queue.known_id = batch.identity.producer_id
         if not batch.is_done:
             self.metrics.batches_delivered += 1
             self.metrics.records_delivered += len(batch)

@@ -22,6 +22,9 @@ not be. The rules:
 5. A batch that was given up goes on being sent while an uncertain one that was not given up comes after it: that one
    can only be written if this one is. In the end the uncertain ones are delivered, or reach their own timeouts.
 
+6. One batch is in flight until one of this producer id is delivered in the partition: a leader that does not know the
+   producer takes any number, so also that of the second batch after it has refused the first one.
+
 Why nothing is written twice: a batch has one number in an epoch, and gets one in the next only if no attempt before can
 have been written (1, 4). Why nothing is reordered: within an epoch the leader keeps the order of numbers, and what is
 sent in the next epoch comes after all that was delivered in this one (3, 4). This holds while the leader remembers the

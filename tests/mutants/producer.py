@@ -81,6 +81,16 @@ MUTANTS: Final = (
         simulated=False,
     ),
     Mutant(
+        252,
+        "many-in-flight-to-leader-that-does-not-know-producer",
+        "client/producer/queues.py",
+        "        if self.in_flight and self.known_id != self.numbering.identity.producer_id:\n",
+        "        if False:\n",
+        "One batch is in flight until a leader knows the producer.",
+        "tests/client/producer/test_faults.py",
+        simulated=False,
+    ),
+    Mutant(
         137,
         "closed-twice-at-once",
         "client/producer/producer.py",

@@ -41,12 +41,18 @@ async def send_all(producer: Producer, values: Iterable[bytes]) -> list[Delivery
     return [await producer.send("t", value, partition=0) for value in values]
 
 
+async def known_to_leader(producer: Producer) -> None:
+    """As if a batch had been delivered: several may be in flight."""
+    (await producer._find_topic("t")).queue_at(0).known_id = 7
+
+
 def values(written: Iterable[Written]) -> list[bytes | None]:
     return [value for batch in written for value in batch.values]
 
 
 async def test_what_was_in_flight_comes_again_in_its_order() -> None:
     async with Peer() as peer, producer_for(peer) as producer:
+        await known_to_leader(producer)
         peer.codes = iter([BUSY, AHEAD, AHEAD, AHEAD, AHEAD])
         for delivery in await send_all(producer, [b"%d" % number for number in range(8)]):
             await delivery
@@ -54,6 +60,15 @@ async def test_what_was_in_flight_comes_again_in_its_order() -> None:
         assert peer.written[:5] == peer.written[5:10]
         assert [batch.sequence for batch in peer.written[5:]] == [*range(8)]
         assert producer.metrics().batches_retried == 5
+
+
+async def test_first_batch_of_a_producer_is_alone_in_flight() -> None:
+    """A leader that does not know the producer yet would take the second one after it has refused the first one."""
+    async with Peer() as peer, producer_for(peer) as producer:
+        peer.codes = iter([ErrorCode.NOT_LEADER_OR_FOLLOWER])
+        for delivery in await send_all(producer, [b"0", b"1", b"2"]):
+            await delivery
+        assert values(peer.written) == [b"0", b"0", b"1", b"2"]
 
 
 async def test_nothing_overtakes_while_answers_are_due() -> None:
@@ -69,6 +84,7 @@ async def test_nothing_overtakes_while_answers_are_due() -> None:
                 return None
             return served(request)
 
+        await known_to_leader(producer)
         peer.answers[ProduceRequest] = second_is_lost
         await send_all(producer, [b"0", b"1", b"2", b"3"])
         await held

@@ -21,7 +21,7 @@ from minikafka.protocol.messages.produce import ProduceRequest
 from minikafka.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest, InitProducerIdResponse
 from tests.broker.eventually import eventually
 from tests.client.peer import Peer
-from tests.client.producer.test_faults import AHEAD, BUSY, OK, producer_for, send_all, values
+from tests.client.producer.test_faults import AHEAD, BUSY, OK, known_to_leader, producer_for, send_all, values
 from tests.client.producer.test_interrupted_transactions import Coordinator
 
 WAIT_S = 10
@@ -36,6 +36,7 @@ def numbers(peer: Peer, value: bytes) -> list[tuple[int, int]]:
 
 async def send_two_without_answers(peer: Peer, producer: Producer) -> list[Delivery]:
     """Two batches in flight whose connection ends before they are answered."""
+    await known_to_leader(producer)
     peer.answers[ProduceRequest] = lambda _: None
     deliveries = await send_all(producer, [b"first", b"second"])
     await eventually(lambda: len(peer.asked(ProduceRequest)) == 2)
@@ -121,6 +122,7 @@ async def test_batch_past_its_deadline_is_not_sent_again_if_nothing_depends_on_i
 async def test_batches_that_were_refused_are_renumbered_at_once_after_a_timeout() -> None:
     """NOT_ENOUGH_REPLICAS is said before anything is written."""
     async with Peer() as peer, producer_for(peer) as producer:
+        await known_to_leader(producer)
         peer.codes = itertools.repeat(BUSY)
         first, second = await send_all(producer, [b"first", b"second"])
         await eventually(lambda: len(peer.written) >= 4)
