@@ -154,6 +154,9 @@ class Cleaner:
         groups = await self._apply_all(found, plan)
         if not groups or not found.is_usable:
             return
+        if found.log.generation != plan.generation:
+            # It was cut meanwhile, and what is written at those offsets next has not been cleaned.
+            return
         self._deaths.pop(found.log, None)
         await self._write_first_dirty(found, groups[-1].next_dirty_offset)
         log.info(

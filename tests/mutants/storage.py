@@ -233,4 +233,14 @@ MUTANTS: Final = (
         "tests/storage/test_cutting.py",
         simulated=False,
     ),
+    Mutant(
+        182,
+        "clean-beyond-the-cut",
+        "broker/replicas/cleaner.py",
+        "        if found.log.generation != plan.generation:\n",
+        "        if False:\n",
+        "What is written where a log was cut during its compaction is dirty.",
+        "tests/broker/replicas/test_cleaner.py::test_log_that_is_cut_after_the_last_step_is_dirty_from_where_it_was",
+        simulated=False,
+    ),
 )

@@ -22,6 +22,7 @@ from minikafka.storage.log import Log
 from minikafka.storage.trimming import truncate_to
 from tests.broker.config.recorded import config_of
 from tests.broker.replicas.dirs import ORDERS, OTHERS, Place, until
+from tests.sim.memory_disk import Op
 from tests.storage.batches import make_batch
 from tests.storage.compacting import COMPACTED, all_records, latest, pairs, put
 from tests.storage.dirs import ROOT, read_file, restart
@@ -179,6 +180,30 @@ async def test_a_log_that_is_cut_between_two_steps(work: LoopWork) -> None:
     assert await desk.cleaner.clean_dirtiest()
     assert desk.orders.swap is None and desk.place.failures == []
     assert latest(all_records(desk.orders)) == {b"k%02d" % key: b"%02d" % (15 + key) for key in range(5)}
+
+
+async def test_log_that_is_cut_after_the_last_step_is_dirty_from_where_it_was(work: LoopWork) -> None:
+    desk = Desk(work)
+    fill(desk.orders)
+    # Everything goes into one segment.
+    desk.orders.reconfigure(CONFIG._replace(segment_bytes=1 << 20))
+    loop = asyncio.get_running_loop()
+
+    def cut() -> None:
+        if desk.orders.swap is None and desk.orders.generation == 0:
+            truncate_to(desk.orders, 20, NOW_MS)
+            # The new leader's records are there at once.
+            fill(desk.orders, 30)
+
+    def at_sync(op: Op) -> bool:
+        if op.kind == "fsync_dir" and "orders-0" in op.path:
+            loop.call_soon_threadsafe(cut)
+        return False
+
+    desk.meddle(lambda _: desk.place.memory.fail(at_sync))
+    assert await desk.cleaner.clean_dirtiest()
+    assert desk.orders.generation == 1 and desk.orders.log_end_offset == 50
+    assert desk.log_dir.checkpoints.first_dirty[ORDERS] <= 20
 
 
 async def test_a_partition_that_is_deleted_meanwhile(desk: Desk) -> None:
