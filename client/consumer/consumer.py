@@ -199,13 +199,18 @@ class Consumer(OffsetCalls):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
+        # Short, since it is done for each record.
+        if self._core is not None:
+            for record in self._core.delivery.left:
+                return record
+        return await self._next_of_loop()
+
+    async def _next_of_loop(self) -> ConsumerRecord:
         if self._core is None:
             if self._is_closed:
                 raise StopAsyncIteration
             raise ClientClosed("the consumer was not started")
         delivery = self._core.delivery
-        for record in delivery.left:
-            return record
         for record in delivery.more():
             return record
         timeout_ms = self.config.consumer_timeout_ms
