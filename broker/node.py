@@ -28,6 +28,7 @@ from minikafka.broker.context import Context
 from minikafka.broker.controller.task import ControllerTask
 from minikafka.broker.coordinators.all import Coordinators
 from minikafka.broker.coordinators.groups.group import Group
+from minikafka.broker.descriptors import UNLIMITED
 from minikafka.broker.features import SUPPORTED, registered
 from minikafka.broker.limits import server_limits
 from minikafka.broker.live_config import LiveConfig
@@ -100,7 +101,8 @@ async def _open_zookeeper(config: BrokerConfig) -> Coord:
 class Broker:
     """See the module's description."""
 
-    def __init__(self, config: BrokerConfig, seams: Seams | None = None) -> None:
+    def __init__(self, config: BrokerConfig, seams: Seams | None = None, fd_limit: int = UNLIMITED) -> None:
+        self._fd_limit = fd_limit
         self._seams = seams or real_seams()
         self._steady_clock = SteadyClock(self._seams.clock)
         self.statistics = Statistics()
@@ -181,6 +183,7 @@ class Broker:
             config.broker_id, log_dirs, self.config, self.metadata, clock, seams.work, self.statistics
         )
         partitions.read_configs = self._read_configs
+        partitions.descriptors.limit = self._fd_limit
         membership = Membership(coord, config.broker_id, config.zookeeper_session_timeout_ms, self.statistics.session)
         membership.on_lost = partitions.drop_roles
         self._upkeep = Upkeep(partitions, self.config, clock, seams.work)
@@ -236,7 +239,13 @@ class Broker:
         dispatcher = Dispatcher(all_routes(context, self._controller, coordinators), self.statistics, control)
         dispatcher.hold()
         server = self._server = Server(
-            dispatcher, server_limits(config), seams.clock, seams.net, self.statistics, context.arrivals
+            dispatcher,
+            server_limits(config),
+            seams.clock,
+            seams.net,
+            self.statistics,
+            context.arrivals,
+            context.partitions.descriptors,
         )
         self.config.add_listener(self._on_config)
         self.addresses = await server.bind(

@@ -103,7 +103,7 @@ async def _serve(config: BrokerConfig, lifeline: Lifeline | None, fd_limit: int)
     told = _stop_on_signals()
     if lifeline is not None:
         lifeline.watch(told.set)
-    broker = Broker(config)
+    broker = Broker(config, fd_limit=fd_limit)
     with collections_counted(broker.statistics.loop):
         async with _observed(broker, config) as pages:
             if not await _start(broker, told, 1 if lifeline is None else lifeline.brokers):

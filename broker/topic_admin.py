@@ -17,6 +17,7 @@ from minikafka.broker.controller.assignment import Racks, assign, assign_more
 from minikafka.broker.internal_topics import GROUP_OFFSETS, TRANSACTION_STATE
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
+from minikafka.broker.replicas.partitions import Partitions
 from minikafka.broker.rng import Rng
 from minikafka.broker.zookeeper.config_nodes import encode_config, topic_entity
 from minikafka.broker.zookeeper.coord import (
@@ -84,15 +85,17 @@ class TopicAdmin:
         config: LiveConfig,
         metadata: Metadata,
         rng: Rng,
+        partitions: Partitions | None = None,
     ) -> None:
         self._coord = coord
         self._config = config
         self._metadata = metadata
         self._rng = rng
+        self._partitions = partitions
 
     @classmethod
     def of(cls, context: Context) -> TopicAdmin:
-        return cls(context.coord, context.config, context.metadata, context.rng)
+        return cls(context.coord, context.config, context.metadata, context.rng, context.partitions)
 
     # ------------------------------------------------------------------------------------------------- making
 
@@ -113,6 +116,7 @@ class TopicAdmin:
         check_topic_name(name)
         await self._check_free(name)
         _check_replicas(placed)
+        self._check_room(placed)
         return Plan(name, placed, created_overrides(self._config.broker, entries))
 
     def _assigned(self, partitions: int, replication_factor: int) -> dict[int, tuple[int, ...]]:
@@ -123,6 +127,17 @@ class TopicAdmin:
         if partitions > PARTITIONS_MAX:
             raise InvalidPartitionsError(f"A topic can have at most {PARTITIONS_MAX} partitions.")
         return assign(self._racks(), partitions, replication_factor, self._rng)
+
+    def _check_room(self, placed: Replicas) -> None:
+        """Of this broker it is known how many files it can open; any other refuses by itself what does not fit."""
+        if self._partitions is not None:
+            own, left = self._partitions.broker_id, self._partitions.descriptors.logs_left
+            count = sum(own in replicas for replicas in placed.values())
+            if count > left:
+                raise InvalidPartitionsError(
+                    f"Broker {own} has file descriptors left for {max(0, left)} partitions, not for {count}; "
+                    "raise its limit of open files."
+                )
 
     def _racks(self) -> Racks:
         return {each.broker_id: each.rack for each in self._metadata.brokers.values()}
@@ -228,6 +243,7 @@ class TopicAdmin:
             placed = assign_more(self._racks(), first, count - first, like)
         else:
             placed = self._chosen(first, count, replicas, len(like))
+        self._check_room(placed)
         return {index: Assignment(each) for index, each in placed.items()}
 
     def _chosen(

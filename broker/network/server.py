@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from minikafka.broker.arrivals import Arrivals
 from minikafka.broker.clock import Clock
+from minikafka.broker.descriptors import Descriptors
 from minikafka.broker.network.connection import Connection, ConnectionLimits
 from minikafka.broker.network.net import CLOSING_TURNS, Net, Port, TcpNet
 from minikafka.broker.network.reply import Serve
@@ -69,7 +70,10 @@ class Server:
         net: Net | None = None,
         statistics: Statistics | None = None,
         arrivals: Arrivals | None = None,
+        descriptors: Descriptors | None = None,
     ) -> None:
+        self.descriptors = descriptors or Descriptors()
+        self.descriptors.count_connections = lambda: len(self.connections)
         self.serve = serve
         self.limits = limits
         self.clock = clock
@@ -129,6 +133,9 @@ class Server:
         if self._is_stopping:
             return False
         host, limits = connection.peer_host, self.limits
+        if not connection.is_of_broker and len(self.connections) >= self.descriptors.connections_max:
+            log.warning("%s: refused, the file descriptors that are left are for logs", host)
+            return False
         own_limit, opened = limits.per_listener.get(connection.listener), self.statistics[connection.listener]
         is_full = len(self.connections) >= limits.connections_max and not self._make_room(connection)
         if is_full or (own_limit is not None and opened.opened - opened.closed >= own_limit):

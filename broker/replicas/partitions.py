@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from minikafka.broker.clock import Clock
+from minikafka.broker.descriptors import Descriptors
 from minikafka.broker.live_config import LiveConfig
 from minikafka.broker.metadata import Metadata
 from minikafka.broker.replicas.dir_worker import DirWorker
@@ -43,6 +44,9 @@ from minikafka.storage.log_dir import LogDir
 from minikafka.storage.log_dirs import LogDirs
 
 log: Final = logging.getLogger(__name__)
+
+_COUNT_MS: Final = 10_000
+"""Counting segments again takes a millisecond or two with thousands of partitions."""
 
 Name: TypeAlias = tuple[str, int]
 Errors: TypeAlias = dict[Name, ErrorCode]
@@ -95,6 +99,13 @@ class Partitions:
         self._config = config
         self._metadata = metadata
         self._clock = clock
+        self.descriptors = Descriptors()
+        """What is left of them for logs."""
+        self.descriptors.count_logs = self._count_files
+        # Segments beyond the first of each log, and when they were counted.
+        self._more_segments, self._counted_ms = 0, -_COUNT_MS
+        # Logs that are being made.
+        self._making = 0
         # Replicas that are here, by topic.
         self._counts: Counter[str] = Counter()
         # Replicas that should be here and cannot be used.
@@ -120,6 +131,14 @@ class Partitions:
         if self._metadata.partition(topic, index) is None:
             return UnknownTopicOrPartitionError(f"there is no partition {topic}-{index}")
         return NotLeaderOrFollowerError(f"{topic}-{index}: broker {self.broker_id} has no replica of it")
+
+    def _count_files(self) -> int:
+        """The files of all logs. New logs count at once; segments are rolled rarely."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._counted_ms >= _COUNT_MS:
+            self._counted_ms = now_ms
+            self._more_segments = sum(len(each.log.segments) - 1 for each in self.all.values())
+        return len(self.all) + self._making + self._more_segments
 
     @property
     def offline_count(self) -> int:
@@ -225,7 +244,13 @@ class Partitions:
             elif known_id is None:
                 await self.workers[log_dir].do(log_dir.assign_topic_id(name, state.topic_id))
         if log_dir is None:
-            log_dir = await self._create(state)
+            if self.descriptors.logs_left <= 0:
+                raise StorageError("there is no file descriptor left for its log")
+            self._making += 1
+            try:
+                log_dir = await self._create(state)
+            finally:
+                self._making -= 1
         # It may have failed since, and then it took along only what was known to be there.
         log_dir.check_online()
         partition = Partition(

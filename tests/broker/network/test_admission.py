@@ -30,11 +30,11 @@ class Two:
         self.ports = ports
         self.peers: list[Peer] = []
 
-    async def connect(self, listener: str) -> Peer:
+    async def connect(self, listener: str, *, is_admitted: bool = True) -> Peer:
         count = len(self.server.connections)
         peer = Peer(*await asyncio.open_connection("127.0.0.1", self.ports[listener]))
         self.peers.append(peer)
-        if count < self.server.limits.connections_max:
+        if is_admitted and count < self.server.limits.connections_max:
             await wait_until(lambda: len(self.server.connections) > count)
         return peer
 
