@@ -145,9 +145,8 @@ class Connection(asyncio.BufferedProtocol):
         self.regulate()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._transport = self.shortcut = None
         self._takes_requests = False
-        self.shortcut = None
         self._drop_backlog()
         self._slots.clear()
         self._shares.leave(self)
@@ -168,6 +167,8 @@ class Connection(asyncio.BufferedProtocol):
             left, left_bytes = left - 1, left_bytes - len(frame)
             self._backlog_bytes -= len(frame)
             self._begin(frame)
+            if len(frame) > SMALL_BYTES and self._shares.alone is self:
+                self._shares.leave(self)
             if clock.monotonic_ms() >= until_ms:
                 break
         if self._out:
@@ -184,7 +185,6 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, frame: bytes | bytearray) -> None:
         if not self._takes_requests:
             return
-        self.has_released = False
         try:
             reply = self._serve(self, frame)
         except DecodeError as error:
@@ -193,15 +193,14 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             self._fail()
             return
-        if self._shares.alone is self and len(frame) > SMALL_BYTES:
-            self._shares.leave(self)
         if type(reply) is list and not self._slots:
             # Nothing else is owed, so it is its turn. Small answers to one read leave together.
             self._out += reply
             if len(reply) > 1 or len(reply[0]) > _SMALL_BYTES:
                 self._write()
         elif reply is not None or self._slots:
-            self._enqueue(0 if self.has_released else len(frame), reply)
+            size, self.has_released = 0 if self.has_released else len(frame), False
+            self._enqueue(size, reply)
 
     def _enqueue(self, size: int, reply: Reply) -> None:
         slot = Slot(size)
@@ -253,7 +252,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if out:
             transport.writelines(out)
-            self.count_unsent()
+            if (unsent := transport.get_write_buffer_size()) != self._unsent_bytes:
+                self._unsent_bytes = unsent
+                self._account()
         if self._is_paused:
             self.regulate()
         if self._is_ending and not self.is_busy:
@@ -271,9 +272,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def room_bytes(self) -> int:
         """How many bytes of records a response may have now."""
-        if self.is_of_broker:
-            return HELD_BYTES_MAX
-        return max(0, min(HELD_BYTES_MAX - self._held_bytes, self._shares.left_bytes))
+        left = HELD_BYTES_MAX if self.is_of_broker else self._shares.left_bytes
+        return max(0, min(HELD_BYTES_MAX - self._held_bytes, left))
 
     def become_brokers(self) -> None:
         """It has shown that it is a broker's."""

@@ -78,8 +78,10 @@ class Shares:
         """A client holds so much more, or less."""
         self.used_bytes += difference
         self.is_short = self.used_bytes >= self.memory_bytes
-        if not self.is_short and self._waiting:
-            self._wake(len(self._waiting))
+        if not self.is_short:
+            self.alone = None
+            if self._waiting:
+                self._wake(len(self._waiting))
 
     def admits(self, member: Member) -> bool:
         """Whether a large request may be read and begun now; who is refused is called when that may have changed."""

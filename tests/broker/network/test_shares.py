@@ -115,6 +115,9 @@ async def test_all_that_wait_look_again_when_there_is_memory() -> None:
     await _turns_of_the_loop(1)
     assert log == ["two looks again", "three looks again"]
     assert shares.left_bytes == 1
+    # Whoever was alone is so no longer, also if it never says that it has got what it wanted.
+    shares.change(500)
+    assert shares.admits(members[2])
 
 
 def test_memory_has_a_default_and_room_for_the_largest_request() -> None:
