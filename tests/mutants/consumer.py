@@ -110,4 +110,16 @@ MUTANTS: Final = (
         _TESTS + "/test_scripted_topics.py",
         simulated=False,
     ),
+    Mutant(
+        290,
+        "position-waits-after-closing",
+        _CONSUMER + "/delivery.py",
+        "        if self._failure is not None:\n"
+        "            raise _copy_of(self._failure)\n"
+        "        await self._wait()\n",
+        "        await self._wait()\n",
+        "What waits for a position ends when the consumer is closed.",
+        "tests/client/calls/test_calls.py",
+        simulated=False,
+    ),
 )
