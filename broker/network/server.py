@@ -188,6 +188,14 @@ class Server:
                     await asyncio.sleep(0)
 
     def _look_at(self, connection: Connection, now_ms: int) -> None:
+        if (
+            self.shares.alone is connection
+            and now_ms - self.shares.alone_since_ms > self.limits.unfinished_frame_ms_max
+        ):
+            # However steadily single bytes come: others wait for it.
+            log.info("%s: closing, memory is short and others wait for its request", connection.peer_host)
+            connection.abort()
+            return
         if connection.is_alive():
             connection.silent_since_ms = now_ms
             return

@@ -64,6 +64,7 @@ class Shares:
         self.is_short = False
         # Who is admitted although memory is short, and who waits, the first to come first.
         self.alone: Member | None = None
+        self.alone_since_ms = 0
         self._waiting: dict[Member, None] = {}
         self._ready: tuple[deque[Member], deque[Member]] = (deque(), deque())
         self._is_scheduled = False
@@ -80,15 +81,17 @@ class Shares:
         self.is_short = self.used_bytes >= self.memory_bytes
         if not self.is_short:
             self.alone = None
-            if self._waiting:
-                self._wake(len(self._waiting))
+            waiting, self._waiting = self._waiting, {}
+            for member in waiting:
+                # Not from within whatever has just let go of memory.
+                asyncio.get_running_loop().call_soon(member.regulate)
 
     def admits(self, member: Member) -> bool:
         """Whether a large request may be read and begun now; who is refused is called when that may have changed."""
         if not self.is_short or self.alone is member:
             return True
         if self.alone is None:
-            self.alone = member
+            self.alone, self.alone_since_ms = member, self.clock.monotonic_ms()
             self._waiting.pop(member, None)
             return True
         self._waiting[member] = None
@@ -99,13 +102,19 @@ class Shares:
         self._waiting.pop(member, None)
         if self.alone is member:
             self.alone = None
-            self._wake(1)
+        self._offer()
 
-    def _wake(self, count: int) -> None:
-        for member in list(self._waiting)[:count]:
+    def _offer(self) -> None:
+        """Have the first that waits be admitted alone, or whoever comes next if it cannot go on by now."""
+        if self.alone is None and self._waiting:
+            member = next(iter(self._waiting))
             del self._waiting[member]
             # Not from within whatever has just let go of memory.
-            asyncio.get_running_loop().call_soon(member.regulate)
+            asyncio.get_running_loop().call_soon(self._offer_to, member)
+
+    def _offer_to(self, member: Member) -> None:
+        member.regulate()
+        self._offer()
 
     # -------------------------------------------------------------------------------------------------- turns
 

@@ -102,6 +102,19 @@ async def test_large_requests_are_admitted_alone_one_after_the_other_while_memor
     assert shares.admits(three)
 
 
+async def test_who_cannot_go_on_does_not_keep_the_next_from_being_admitted() -> None:
+    log: list[str] = []
+    shares = Shares(1000)
+    shares.change(1000)
+    members = [FakeMember(shares, name, log) for name in ("one", "two", "three", "four")]
+    assert [shares.admits(each) for each in members] == [True, False, False, False]
+    shares.leave(members[0])
+    # None of those that are called takes the place: their peers do not read, or they are being closed.
+    await _turns_of_the_loop(4)
+    assert log == ["two looks again", "three looks again", "four looks again"]
+    assert shares.admits(members[2])
+
+
 async def test_all_that_wait_look_again_when_there_is_memory() -> None:
     log: list[str] = []
     shares = Shares(1000)
@@ -267,6 +280,23 @@ async def test_peer_that_reads_nothing_is_closed_soon_while_memory_is_short() ->
         service.server.shares.change(1 << 30)
         service.server._look_at(own, 40_000)
         await wait_until(lambda: own not in service.server.connections)
+
+
+async def test_request_that_is_admitted_alone_has_to_come_in_time() -> None:
+    async with counting(memory_bytes=200_000) as service:
+        stop_sweeping(service.server)
+        shares, peer = service.server.shares, await service.connect()
+        shares.change(1 << 30)
+        half, _ = _large(peer)
+        peer.writer.write(half)
+        await wait_until(lambda: shares.alone is not None)
+        (own,) = service.server.connections
+        # Something comes all the time.
+        own.has_news = True
+        service.server._look_at(own, shares.alone_since_ms + 1000)
+        own.has_news = True
+        service.server._look_at(own, shares.alone_since_ms + 61_000)
+        await wait_until(lambda: shares.alone is None)
 
 
 @pytest.mark.parametrize("is_short", [False, True])
