@@ -246,7 +246,7 @@ MUTANTS: Final = (
         "if answer.leader_epoch == leadership.epoch and answer.partition_epoch > leadership.partition_epoch:",
         "if True:",
         "An AlterPartition response counts only if it is newer than what the leader knows.",
-        "tests/broker/replicas/test_leadership.py",
+        "tests/broker/replication/test_isr.py",
     ),
     Mutant(
         54,
