@@ -192,7 +192,10 @@ class _TransactionsHandler:
         if self._late_markers.is_late(call, (name for marker in markers for name in marker.partitions)):
             call.connection.close()
             return None
-        outcomes = await asyncio.gather(*map(self._writer.write, markers))
+        may_commit = self._late_markers.is_from_broker(call)
+        outcomes = await asyncio.gather(
+            *(self._writer.write(each) if may_commit or not each.is_committed else _refused(each) for each in markers)
+        )
         return WriteTxnMarkersResponse(
             markers=[_written(*each) for each in zip(request.markers, outcomes, strict=True)]
         )
@@ -233,6 +236,11 @@ def _marker(asked: WritableTxnMarker) -> Marker:
         partitions,
         asked.transaction_version,
     )
+
+
+async def _refused(marker: Marker) -> Outcomes:
+    """A coordinator of which this broker has not heard yet asks again."""
+    return dict.fromkeys(marker.partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def _written(asked: WritableTxnMarker, codes: Mapping[Name, ErrorCode]) -> WritableTxnMarkerResult:

@@ -308,6 +308,15 @@ MUTANTS: Final = (
         "tests/broker/handlers/test_api_versions.py",
     ),
     Mutant(
+        312,
+        "stranger-commits",
+        "broker/coordinators/transactions/late_markers.py",
+        "return call.client_id in {client_id_of(each) for each in self._context.metadata.brokers}",
+        "return True",
+        "Only brokers commit by a marker.",
+        _K + "/test_transaction_versions.py",
+    ),
+    Mutant(
         311,
         "used-epoch-kept-when-going-over-to-version-2",
         "client/producer/transactions.py",

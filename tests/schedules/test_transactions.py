@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from minikafka.broker.coordinators.transactions import late_markers
 from minikafka.broker.coordinators.transactions.late_markers import LateMarkers
 from minikafka.broker.coordinators.transactions.shard import TransactionShard
 from minikafka.broker.internal_topics import TRANSACTION_STATE
@@ -189,8 +188,8 @@ def ends_from_before_a_load_count(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionShard, "is_late", lambda *_: False)
 
 
-def senders_are_strangers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(late_markers, "client_id_of", str)
+def connections_have_no_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LateMarkers, "is_late", lambda *_: False)
 
 
 def leaderships_have_no_beginning(patch: pytest.MonkeyPatch) -> None:
@@ -201,7 +200,7 @@ MUTANTS: list[Any] = [
     (end_over_older_connection, ends_from_before_a_load_count),
     (end_after_reload, ends_from_before_a_load_count),
     (end_after_two_moves, ends_from_before_a_load_count),
-    (marker_over_older_connection, senders_are_strangers),
+    (marker_over_older_connection, connections_have_no_order),
     (marker_for_inherited_transaction, leaderships_have_no_beginning),
 ]
 

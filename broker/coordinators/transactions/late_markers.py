@@ -8,6 +8,11 @@ the last connection up. A transaction ends when each partition has a marker: eit
 that is younger than the one given up, or from another leader, before this one was elected. So a marker can only be late
 if it comes over an older connection than its sender has used since, or than this broker leads the partition. Both
 orders are in memory, as the connections are: a process that ends takes what is on its way to it along.
+
+Whoever is no broker has no such order. Kafka's tools send markers to end what hangs, and only ever abort it, so from
+others than brokers nothing is committed: what is replayed, or comes from a broker that is gone, cannot commit what its
+producer aborts. An abort of theirs is taken as in Kafka. It ends what is open in the partition by then; nothing in it
+says what its sender has seen there, except for the epoch, which with transaction version 2 is that of one transaction.
 """
 
 from __future__ import annotations
@@ -38,11 +43,15 @@ class LateMarkers:
         elif known is None or known[0] is not leadership:
             self._led_since[partition.name] = leadership, self._context.arrivals.next()
 
+    def is_from_broker(self, call: Call) -> bool:
+        """Whether markers come from a broker that is alive, by what it calls itself."""
+        return call.client_id in {client_id_of(each) for each in self._context.metadata.brokers}
+
     def is_late(self, call: Call, names: Iterable[Name]) -> bool:
         """Whether markers might have been given up by their sender; one that still waits connects again."""
         connection, sender = call.connection.number, call.client_id
         oldest = max((self._led_since[name][1] for name in names if name in self._led_since), default=0)
-        if sender is not None and sender in map(client_id_of, self._context.metadata.brokers):
+        if sender is not None and self.is_from_broker(call):
             newest = self._newest_connection[sender] = max(connection, self._newest_connection.get(sender, 0))
             oldest = max(oldest, newest)
         return connection < oldest

@@ -11,7 +11,12 @@ from minikafka.broker.coordinators.transactions.transaction import VERSION_2, Id
 from minikafka.broker.coordinators.transactions.writing import Marker
 from minikafka.broker.internal_topics import GROUP_OFFSETS
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.messages.transactions import EndTxnRequest
+from minikafka.protocol.messages.transactions import (
+    EndTxnRequest,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.broker.coordinators.txn_bench import TxnBench, txn_bench
 
 OK = ErrorCode.NONE
@@ -104,3 +109,23 @@ async def test_late_end_does_not_end_the_next_transaction_after_a_reload(bench: 
     assert (await end(bench, who))[0] == ErrorCode.PRODUCER_FENCED
     assert bench.state is State.ONGOING
     assert (await end(bench, after))[0] == OK
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_marker_of_a_stranger_commits_nothing(bench: TxnBench, is_committed: bool) -> None:
+    """Kafka's tools abort what hangs; a commit can only be a replay, or of a broker that is gone."""
+    who = await bench.begin()
+    await bench.add(who)
+    assert await bench.produce(who) == OK
+    marker = WritableTxnMarker(
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        transaction_result=is_committed,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        coordinator_epoch=bench.transactions.shards.of("x").coordinator_epoch,
+    )
+    bench.station.connection.number = bench.station.context.arrivals.next()
+    answer = await bench.station.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    (partition,) = answer.markers[0].topics[0].partitions
+    assert partition.error_code == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_committed else OK)
+    assert bench.is_stable is not is_committed
