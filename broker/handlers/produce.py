@@ -256,8 +256,9 @@ class ProduceHandler:
             if self._turns.get(call.connection) is turn:
                 del self._turns[call.connection]
         if promises and call.request.acks:
+            # Its connection has counted it already, and goes on doing so.
             del sent, held
-            _release(call)
+            _forget_records(call)
             return await self._answer_later(call, answers, promises)
         return self._answer(call, answers)
 
@@ -339,11 +340,15 @@ class ProduceHandler:
 
 
 def _release(call: Call) -> None:
-    """What is written need not be held while followers fetch it."""
+    """What is written need not be held while followers fetch it; to be called before the first wait."""
+    _forget_records(call)
+    call.connection.has_released = True
+
+
+def _forget_records(call: Call) -> None:
     for topic in call.request.topic_data:
         for data in topic.partition_data:
             data.records = None
-    call.connection.has_released = True
 
 
 def _refused_append(
