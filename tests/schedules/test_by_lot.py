@@ -15,7 +15,7 @@ import pytest
 from tests.schedules.by_lot import Outcome, Run
 from tests.schedules.stage import play
 
-FIRST, END = map(int, os.environ.get("MINIKAFKA_SEEDS", "0:48").split(":"))
+FIRST, END = map(int, os.environ.get("MINIKAFKA_SEEDS", "0:12").split(":"))
 
 
 def outcome_of(seed: int) -> Outcome:

@@ -3,6 +3,10 @@
 Finished seeds are kept in a file, by commit and profile; a run that is repeated skips them. Each failing seed is one
 line with the command that replays it. Seeds from 1,000,000 on are reserved: they judge the product and are not for its
 development.
+
+    python -m tests.sim.run --minimize 303
+
+shrinks a failing seed to the few faults that it needs and prints them as a test.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.sim.campaign.plan import plan_of
+from tests.sim.campaign.minimize import kind_of, minimize, schedule_of
+from tests.sim.campaign.plan import Plan, plan_of
 from tests.sim.campaign.play import Result, play
 
 RESERVED_FROM = 1_000_000
@@ -75,34 +80,65 @@ def results(seeds: Iterable[int], profile: str, workers: int) -> Iterator[Result
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+def shrink(seed: int, profile: str) -> int:
+    """Print the schedule to which a seed can be shrunk."""
+    plan = plan_of(seed, profile)
+    violations = play(plan).violations
+    if not violations:
+        print(f"seed {seed} of profile {profile} has no violation")
+        return 1
+    kind = kind_of(violations[0])
+
+    def fails(candidate: Plan) -> bool:
+        is_failing = kind in map(kind_of, play(candidate).violations)
+        print(f"{len(candidate.faults)} faults: {kind if is_failing else 'passes'}", file=sys.stderr, flush=True)
+        return is_failing
+
+    smallest = minimize(plan, fails)
+    print(f"# {violations[0][:_SHOWN_CHARACTERS]}")
+    print(schedule_of(smallest, violations[0]))
+    return 0
+
+
 def failure_line(result: Result, profile: str) -> str:
     command = f"python -m tests.sim.run --seeds {result.seed}:{result.seed + 1} --profile {profile} --again"
     return f"seed {result.seed} FAILED: {result.violations[0][:_SHOWN_CHARACTERS]!r} replay: {command}"
 
 
-def report(found: list[Result], commit: str, profile: str) -> str:
+def report(finished: list[Result], commit: str, profile: str) -> str:
     counts: Counter[str] = Counter()
     faults: Counter[str] = Counter()
-    for each in found:
-        counts.update(each.counts)
-        faults.update(each.faults)
-    counted = [each for each in found if each.counted]
-    bad = [each for each in found if each.violations]
-    cpu_seconds = sum(each.cpu_seconds for each in found) or 1.0
-    permitted = sum(bool(each.permitted) for each in found)
+    reasons: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    for result in finished:
+        counts.update(result.counts)
+        faults.update(result.faults)
+        reasons.update(result.permitted.keys())
+        kinds.update({kind_of(violation) for violation in result.violations})
+    counted, seeds = sum(result.counted for result in finished), max(1, len(finished))
+    bad = sum(bool(result.violations) for result in finished)
+    cpu_seconds = sum(result.cpu_seconds for result in finished) or 1.0
+    permitted = sum(bool(result.permitted) for result in finished)
     lines = [
-        f"commit {commit}, profile {profile}: {len(found)} seeds, {len(counted)} count, {len(bad)} with violations",
-        f"permitted losses in {100 * permitted / max(1, len(found)):.1f} % of the seeds",
-        f"{len(found) / cpu_seconds:.2f} seeds per CPU second",
-        "happened: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items())),
-        "injected: " + ", ".join(f"{name} {count}" for name, count in sorted(faults.items())),
+        f"commit {commit}, profile {profile}: {len(finished)} seeds, {counted} count, {bad} with violations",
+        f"permitted losses in {100 * permitted / seeds:.1f} % of the seeds: {_shown(reasons)}",
+        f"seeds by kind of violation: {_shown(kinds)}",
+        f"{len(finished) / cpu_seconds:.2f} seeds per CPU second",
+        f"happened: {_shown(counts)}",
+        f"injected: {_shown(faults)}",
     ]
     return "\n".join(lines)
 
 
+def _shown(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "-"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.run")
-    parser.add_argument("--seeds", required=True, metavar="FIRST:END")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--seeds", metavar="FIRST:END")
+    what.add_argument("--minimize", type=int, metavar="SEED")
     parser.add_argument("--profile", choices=PROFILES, default="full")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--stop-at-first", action="store_true")
@@ -110,6 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--reserved", action="store_true")
     parser.add_argument("--results", type=Path, default=Path("sim-results.jsonl"))
     given = parser.parse_args(arguments)
+    if given.minimize is not None:
+        return shrink(given.minimize, given.profile)
     try:
         seeds = parse_seeds(given.seeds, reserved=given.reserved)
     except ValueError as error:

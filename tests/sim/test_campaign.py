@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.sim.campaign.plan import plan_of
 from tests.sim.campaign.play import Result
 from tests.sim.run import PROFILES, Ledger, failure_line, parse_seeds, report, run_seed
 
+_COUNTS = {"replication": (28, 100), "full": (20, 60)}
+"""How many seeds of a profile `make test` plays, and how many `make test-long`."""
 _TRACE = "import sys; from tests.sim.run import run_seed; print(run_seed(4, sys.argv[1])._replace(cpu_seconds=0))"
 
 
@@ -20,9 +24,18 @@ def result(seed: int, *violations: str) -> Result:
     return Result(seed, list(violations), 1, {"acked": 100, "committed": 1}, {"kill": 1}, {}, 1.0, 20.0)
 
 
-@pytest.mark.parametrize(
-    ("profile", "seed"), [*(("replication", seed) for seed in range(8)), *(("full", seed) for seed in range(4))]
-)
+def _seeds() -> Iterator[ParameterSet]:
+    """Those of `make test` and of `make test-long`; with MINIKAFKA_SEEDS=FIRST:END those of both profiles in turn."""
+    chosen = os.environ.get("MINIKAFKA_SEEDS")
+    if chosen is not None:
+        yield from (pytest.param(name, seed) for seed in range(*map(int, chosen.split(":"))) for name in PROFILES)
+        return
+    for profile, (short, long) in _COUNTS.items():
+        yield from (pytest.param(profile, seed) for seed in range(short))
+        yield from (pytest.param(profile, seed, marks=pytest.mark.long) for seed in range(short, long))
+
+
+@pytest.mark.parametrize(("profile", "seed"), _seeds())
 def test_seed_ends_without_violations(profile: str, seed: int) -> None:
     played = run_seed(seed, profile)
     assert played.violations == [], failure_line(played, profile)

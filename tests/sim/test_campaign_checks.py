@@ -13,6 +13,7 @@ from minikafka.client import KafkaError, TopicPartition
 from minikafka.client.consumer.errors import LogTruncated, OffsetOutOfRange
 from minikafka.client.errors import ConnectionFailed, DeliveryTimeout, ProducerFailed
 from minikafka.protocol.errors import OutOfOrderSequenceNumberError
+from minikafka.protocol.records import BatchBuilder, BatchView, ControlType, build_marker, read_whole_batches
 from tests.chaos import checker
 from tests.chaos.history import Event, Kind, Seen
 from tests.sim.campaign import anomalies
@@ -22,7 +23,7 @@ from tests.sim.campaign.load import Load
 from tests.sim.campaign.losses import Losses, Permitted
 from tests.sim.campaign.observer import Reign, Reigns, Sample, States
 from tests.sim.campaign.plan import plan_of
-from tests.sim.campaign.replicas import differences
+from tests.sim.campaign.replicas import differences, last_values
 from tests.sim.cluster import SimCluster
 from tests.sim.loop import Process, SimLoop
 from tests.sim.memory_zookeeper import Node
@@ -100,6 +101,34 @@ def test_replicas_that_differ_are_a_violation() -> None:
     assert differences("t-0", {1: replica(), 2: replica(end=1)})[0].startswith("replicas-differ")
     assert differences("t-0", {1: replica(), 2: replica(epochs=[(2, 0)])})[0].startswith("epochs-differ")
     assert differences("t-0", {1: replica(), 2: replica(producers={7: (0, 1, -1)})})[0].startswith("producers-differ")
+
+
+def batch_of(base_offset: int, *records: tuple[bytes, bytes | None], producer_id: int = -1) -> BatchView:
+    builder = BatchBuilder()
+    for key, value in records:
+        builder.append(0, key, value)
+    is_transactional = producer_id >= 0
+    sequence = 0 if is_transactional else -1
+    data = builder.build(
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=sequence,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
+    return read_whole_batches(data)[0][0]
+
+
+def marker_of(producer_id: int, kind: ControlType) -> BatchView:
+    marker = build_marker(kind, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0)
+    return read_whole_batches(marker)[0][0]
+
+
+def test_compacted_topic_comes_to_its_last_committed_values() -> None:
+    begun = [batch_of(0, (b"a", b"1"), (b"b", b"1")), batch_of(2, (b"a", b"2"), producer_id=7)]
+    assert last_values([*begun, marker_of(7, ControlType.COMMIT)]) == {b"a": b"2", b"b": b"1"}
+    assert last_values([*begun, marker_of(7, ControlType.ABORT)]) == {b"a": b"1", b"b": b"1"}
+    assert last_values([*begun, batch_of(4, (b"b", None))]) == {b"a": b"2"}
 
 
 def test_replicas_may_begin_at_different_offsets() -> None:
@@ -310,6 +339,8 @@ def test_commit_of_a_generation_that_is_over_is_a_violation() -> None:
 
 def test_permitted_loss_excuses_only_offsets_that_were_committed_before() -> None:
     assert judge_groups([*commit(1, "m", 1, 5), *fetched(6, 4)], LOSS) == []
+    across = fetched(4.95, 4)
+    assert judge_groups([*across, *commit(6, "m", 1, 5), *fetched(7, 5)], LOSS) == []
     assert kinds_of(judge_groups([*commit(6, "m", 1, 5), *fetched(7, 4)], LOSS)) == ["offset-lost"]
 
 

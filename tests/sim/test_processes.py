@@ -195,6 +195,21 @@ def test_a_killed_process_resets_its_connections_one_without_power_does_not() ->
     play(story)
 
 
+def test_answer_that_is_on_its_way_is_lost_with_its_connection() -> None:
+    async def story() -> None:
+        for loses, heard in ((False, [b"back", "lost"]), (True, ["lost"])):
+            line = await _line()
+            line.here.say(b"1")
+            line.network.cut("there", "here")
+            line.there.transport.write(b"back")  # type: ignore[union-attr]
+            line.network.reset("here", "there", loses=loses)
+            line.network.heal("there", "here")
+            await asyncio.sleep(10)
+            assert line.here.heard == heard
+
+    play(story)
+
+
 def test_what_comes_for_a_paused_process_is_read_when_it_goes_on() -> None:
     async def story() -> None:
         line = await _line()

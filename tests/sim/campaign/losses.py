@@ -117,7 +117,14 @@ def transactions_after(events: Sequence[Event], permitted: Permitted) -> list[Ev
 
 
 def commits_after(events: Sequence[Event], permitted: Permitted) -> list[Event]:
-    """The history of a group from a permitted loss on."""
-    later = [event for event in events if event.time > permitted.last]
-    begun = {(event.process, event.partition) for event in later if event.kind == "invoke"}
-    return [event for event in later if event.f == "owned" or (event.process, event.partition) in begun]
+    """The history of a group, of what it began after a permitted loss."""
+    begun: set[tuple[str, str, str]] = set()
+    history = []
+    for event in events:
+        if event.time > permitted.last:
+            key = (event.process, event.partition, event.f)
+            if event.kind == "invoke":
+                begun.add(key)
+            if event.f == "owned" or key in begun:
+                history.append(event)
+    return history

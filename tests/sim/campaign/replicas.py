@@ -6,12 +6,13 @@ equal: their records byte for byte over the offsets that all have, their produce
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minikafka.broker.replicas.partition import Partition
 from minikafka.broker.zookeeper.topic_nodes import StateNode, TopicNode, topic_path
-from minikafka.protocol.records import iter_records, read_whole_batches
+from minikafka.protocol.records import BatchView, ControlType, iter_records, read_marker, read_whole_batches
+from minikafka.protocol.varint import Buffer
 from tests.sim.cluster import SimCluster
 
 _STATE = "/state"
@@ -75,9 +76,7 @@ def describe(partition: Partition) -> dict[str, Any]:
         "read": lambda low: _records(partition, low),
         # An epoch in which nothing was written is known to its leader only.
         "epochs": [each for each in log.epochs.entries() if each[1] < log.log_end_offset],
-        "producers": {}
-        if partition.topic in INTERNAL
-        else {
+        "producers": {
             each.producer_id: (each.producer_epoch, each.last_sequence, each.current_txn_first_offset)
             for each in log.producers.snapshot()
         },
@@ -85,7 +84,7 @@ def describe(partition: Partition) -> dict[str, Any]:
 
 
 def _records(partition: Partition, low: int) -> object:
-    """Bytes; of a compacted topic, which each replica compacts by itself, the last value of each key."""
+    """Bytes; of a compacted topic, which each replica compacts by itself, the last committed value of each key."""
     log, data = partition.log, b""
     while low < log.log_end_offset:
         # A read ends with its segment.
@@ -94,15 +93,31 @@ def _records(partition: Partition, low: int) -> object:
         if not batches:
             break
         data, low = data + some, batches[-1].next_offset
-    if partition.topic not in INTERNAL:
-        return data
-    last = {
-        bytes(record.key or b""): None if record.value is None else bytes(record.value)
-        for batch in read_whole_batches(data)[0]
-        if not batch.is_control and not batch.is_transactional
-        for record in iter_records(batch)
-    }
+    return last_values(read_whole_batches(data)[0]) if partition.topic in INTERNAL else data
+
+
+def last_values(batches: Sequence[BatchView]) -> dict[bytes, bytes]:
+    """What compaction comes to. Of a transaction without a marker, compaction has removed that: it was committed."""
+    changes: list[tuple[bool, dict[bytes, bytes | None]]] = []
+    aborted: set[int] = set()
+    for batch in reversed(batches):
+        if batch.is_control:
+            marker = read_marker(batch)
+            is_abort = marker is not None and marker.type is ControlType.ABORT
+            (aborted.add if is_abort else aborted.discard)(batch.producer_id)
+            continue
+        is_lost = batch.is_transactional and batch.producer_id in aborted
+        records = {bytes(record.key or b""): _copy(record.value) for record in iter_records(batch)}
+        changes.append((is_lost, records))
+    last: dict[bytes, bytes | None] = {}
+    for is_lost, records in reversed(changes):
+        if not is_lost:
+            last |= records
     return {key: value for key, value in last.items() if value is not None}
+
+
+def _copy(value: Buffer | None) -> bytes | None:
+    return None if value is None else bytes(value)
 
 
 def differences(name: str, replicas: Mapping[int, Mapping[str, Any]]) -> list[str]:
