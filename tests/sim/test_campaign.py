@@ -35,13 +35,14 @@ def _seeds() -> Iterator[ParameterSet]:
         yield from (pytest.param(profile, seed, marks=pytest.mark.long) for seed in range(short, long))
 
 
-@pytest.mark.parametrize(("profile", "seed"), _seeds())
+@pytest.mark.parametrize(("profile", "seed"), list(_seeds()))
 def test_seed_ends_without_violations(profile: str, seed: int) -> None:
     played = run_seed(seed, profile)
     assert played.violations == [], failure_line(played, profile)
-    assert played.counted
+    assert played.counts["acked"] >= 100
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_trace_of_a_seed_is_the_same_in_two_processes(profile: str) -> None:
     def trace(hash_seed: str) -> str:

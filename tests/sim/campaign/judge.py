@@ -14,7 +14,7 @@ from tests.chaos.checker import Anomaly
 from tests.chaos.coordinators import groups, transactions
 from tests.chaos.history import Event
 from tests.sim.campaign import anomalies
-from tests.sim.campaign.losses import Permitted, commits_after, transactions_after, without_lost
+from tests.sim.campaign.losses import Permitted, transactions_after, without_lost, without_offsets
 
 _NO_BOUND = transactions.Bounds(hung_seconds=1e9)
 """Nobody looks at stable offsets while a run goes on. That no transaction is open in the end is in `replicas`."""
@@ -34,7 +34,7 @@ def judge_transactions(events: Sequence[Event], permitted: Permitted | None) -> 
 
 def judge_groups(events: Sequence[Event], permitted: Permitted | None) -> list[str]:
     """Of the group: one owner a partition and generation, and committed offsets that never move back."""
-    return _texts(groups.check(events if permitted is None else commits_after(events, permitted)).anomalies)
+    return _texts(groups.check(events if permitted is None else without_offsets(events)).anomalies)
 
 
 def _texts(found: Sequence[Anomaly]) -> list[str]:

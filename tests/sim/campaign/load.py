@@ -43,6 +43,8 @@ QUICK: dict[str, Any] = {
     "retry_backoff_max_ms": 400,
     "reconnect_backoff_max_ms": 400,
 }
+_DELIVERY_MS = 30_000
+"""After a permitted loss a producer goes on sending what may have been written until then, and only then goes on."""
 
 
 class Load:
@@ -86,7 +88,7 @@ class Load:
         for life in itertools.count():
             if not self.is_storm:
                 return
-            options = {**QUICK, "delivery_timeout_ms": 120_000, "linger_ms": rng.choice((0, 0, 5))}
+            options = {**QUICK, "delivery_timeout_ms": _DELIVERY_MS, "linger_ms": rng.choice((0, 0, 5))}
             try:
                 async with Producer(clock=self.clock, rng=rng, acks="all", **options) as producer:
                     await self._send_bursts(f"{name}/{life}", rng, producer)

@@ -116,15 +116,6 @@ def transactions_after(events: Sequence[Event], permitted: Permitted) -> list[Ev
     ]
 
 
-def commits_after(events: Sequence[Event], permitted: Permitted) -> list[Event]:
-    """The history of a group, of what it began after a permitted loss."""
-    begun: set[tuple[str, str, str]] = set()
-    history = []
-    for event in events:
-        if event.time > permitted.last:
-            key = (event.process, event.partition, event.f)
-            if event.kind == "invoke":
-                begun.add(key)
-            if event.f == "owned" or key in begun:
-                history.append(event)
-    return history
+def without_offsets(events: Sequence[Event]) -> list[Event]:
+    """The history of a group without the offsets that it was given: where a log was cut, its readers go back."""
+    return [event for event in events if event.f != "offset"]

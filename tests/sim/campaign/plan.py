@@ -58,6 +58,7 @@ class Plan(NamedTuple):
     ailing_max: int
     permits: str
     shuffles: bool
+    log_dirs: int
     faults: tuple[Fault, ...]
 
     @property
@@ -89,6 +90,7 @@ def plan_of(seed: int, profile: str = "full") -> Plan:
         permits=permits,
         shuffles=rng.random() < 0.5,
         faults=_faults(rng, kinds),
+        log_dirs=rng.choice((1, 2)) if profile == "full" else 1,
     )
 
 

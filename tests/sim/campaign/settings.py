@@ -34,6 +34,7 @@ _SETTINGS = {
 def settings_of(plan: Plan) -> dict[str, str]:
     return {
         **_SETTINGS,
+        "log.dirs": ",".join(f"/data-{number}" for number in range(plan.log_dirs)),
         "minikafka.durability": plan.durability,
         "zookeeper.session.timeout.ms": str(plan.session_ms),
         "replica.lag.time.max.ms": str(plan.lag_ms),
