@@ -129,7 +129,7 @@ MUTANTS: Final = (
         "return Standing.SAME if broker.epoch <= partition.zxid else Standing.KEPT",
         "return Standing.SAME",
         "A controller that takes over does not take a restarted broker for the one in the ISR.",
-        "tests/broker/controller/test_failover.py tests/broker/controller/test_leaders.py",
+        "tests/broker/controller/test_state.py",
     ),
     Mutant(
         74,
