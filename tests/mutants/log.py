@@ -73,7 +73,7 @@ MUTANTS: Final = (
         "        if verification is None or self._verifications.get(batch.producer_id) is not verification:",
         "        if False:",
         "A transaction opens in a partition only if its coordinator has confirmed it (KIP-890).",
-        _P,
+        "tests/storage/test_verification.py",
     ),
     Mutant(
         37,
