@@ -270,8 +270,14 @@ class Broker:
             timestamp_ms=self._seams.clock.wall_ms(),
             host=socket.gethostname(),
             previous_epoch=self._kept_since(),
-            is_durable=Durability(config.minikafka_durability) is Durability.FSYNC,
+            is_durable=self._is_durable(),
         )
+
+    def _is_durable(self) -> bool:
+        """Whether all that was ever acknowledged is here. What was on a disk that was replaced is not."""
+        assert self.context is not None
+        mode = Durability(self.config.broker.minikafka_durability)
+        return mode is Durability.FSYNC and not self.context.partitions.log_dirs.has_new
 
     def _kept_since(self) -> int:
         """The broker epoch since which nothing was lost here; -1 if this process has yet to be registered first."""

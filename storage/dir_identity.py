@@ -45,8 +45,8 @@ def read_identity(disk: Disk, directory: str) -> Identity | None:
         raise NotOurs(f"{path} cannot be read: {error}") from None
 
 
-def claim(disk: Disk, directory: str, identity: Identity, now_ms: int) -> None:
-    """Make a directory ours if it is nobody's; NotOurs if it is somebody else's."""
+def claim(disk: Disk, directory: str, identity: Identity, now_ms: int) -> bool:
+    """Make a directory ours if it is nobody's, and return whether it was; NotOurs if it is somebody else's."""
     found = read_identity(disk, directory)
     if found is None:
         # The order in which Kafka comes to write them.
@@ -55,6 +55,7 @@ def claim(disk: Disk, directory: str, identity: Identity, now_ms: int) -> None:
     elif found != identity:
         theirs, ours = (f"broker {each.broker_id} of cluster {each.cluster_id}" for each in (found, identity))
         raise NotOurs(f"{directory} belongs to {theirs}, and this is {ours}; {META_PROPERTIES_FILE} there says so")
+    return found is None
 
 
 def _identity(path: str, properties: dict[str, str]) -> Identity:

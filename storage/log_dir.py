@@ -92,6 +92,7 @@ class LogDir:
         self.creating: set[Partition] = set()
         self.was_clean, self.clean_epoch = False, -1
         """The broker epoch as which it was stopped in good order; -1 if it was not, or if that is not known."""
+        self.is_new = False  # It belonged to nobody before this start, so what the broker had is not here.
         self.failure: str | None = None
         """Why the directory is offline; None if it is not."""
         self.notes: list[str] = []
@@ -121,7 +122,7 @@ class LogDir:
                 self._lock = self.disk.lock(join(self.path, LOCK_FILE))
             except BlockingIOError:
                 raise NotOurs(f"{self.path} is in use by another process, which has a lock on {LOCK_FILE}") from None
-            claim(self.disk, self.path, identity, now_ms)
+            self.is_new = claim(self.disk, self.path, identity, now_ms)
 
     def look_through(self, now_ms: int) -> None:
         """The second half: from here on the directory does not count as clean until it is closed."""

@@ -70,6 +70,11 @@ class LogDirs:
         """The broker epoch since which no directory has lost anything, -1 if one may have."""
         return min(each.clean_epoch for each in self.dirs)
 
+    @property
+    def has_new(self) -> bool:
+        """Whether a directory is new, for example since its disk was replaced."""
+        return any(log_dir.is_new for log_dir in self.dirs)
+
     # ------------------------------------------------------------------------------------- start and stop
 
     def open(self, identity: Identity, now_ms: int) -> None:

@@ -21,6 +21,7 @@ from minikafka.storage.log_dirs import LogDirs
 from tests.schedules.stage import Attempt, must, must_agree, must_fail, must_hold, play
 from tests.sim.client import TOPIC
 from tests.sim.cluster import SESSION_SECONDS, NotSo, SimCluster
+from tests.sim.memory_disk import MemoryDisk
 
 L, F, G, C = 1, 2, 3, 4
 
@@ -203,6 +204,33 @@ async def controller_that_has_not_heard_of_the_topic() -> None:
 # ------------------------------------------------------------------------------------------------------------- mutants
 
 
+async def disk_that_was_replaced() -> None:
+    """With `fsync` a stop loses nothing, but a disk that is replaced does. All are killed, and L comes back first, with
+    an empty disk: F or G is waited for, which have m1.
+    """
+    cluster = await SimCluster.start(4, {"minikafka.durability": "fsync"})
+    await cluster.create_topic()
+    await cluster.client.produce(L, b"m1")
+    for broker_id in (L, F, G):
+        cluster.kill(broker_id)
+    cluster.nodes[L].disk = MemoryDisk()
+    await cluster.wait(2 * SESSION_SECONDS)
+    await cluster.boot(L)
+    await cluster.wait(3)
+    must(cluster.state().leader != L, f"a broker with an empty disk leads: {cluster.state()}")
+    # Nor does it when the directory is not new any more.
+    cluster.kill(L)
+    await cluster.wait(2 * SESSION_SECONDS)
+    await cluster.boot(L)
+    await cluster.wait(3)
+    must(cluster.state().leader != L, f"a broker that had an empty disk leads: {cluster.state()}")
+    for broker_id in (F, G):
+        await cluster.boot(broker_id)
+    must_hold(cluster, await _until_led(cluster), b"m1")
+    await cluster.until_in_sync(L, F, G)
+    await must_agree(cluster, L, F, G)
+
+
 def only_the_isr_may_lead(patch: pytest.MonkeyPatch) -> None:
     completed = Cluster.completed
 
@@ -214,6 +242,10 @@ def only_the_isr_may_lead(patch: pytest.MonkeyPatch) -> None:
 
 def every_stop_is_clean(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BrokerNode, "has_kept", lambda *_: True)
+
+
+def new_directories_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogDirs, "has_new", False)
 
 
 def no_stop_is_clean(patch: pytest.MonkeyPatch) -> None:
@@ -246,6 +278,7 @@ STORIES: list[Any] = [
     fewer_have_to_be_in_sync,
     fewer_have_to_be_in_sync_from_now_on,
     controller_that_has_not_heard_of_the_topic,
+    disk_that_was_replaced,
 ]
 
 MUTANTS: list[Any] = [
@@ -255,6 +288,7 @@ MUTANTS: list[Any] = [
     (session_of_an_eligible_replica_ends, every_registration_is_a_restart),
     (controller_that_has_not_heard_of_the_topic, configs_are_known),
     (fewer_have_to_be_in_sync, leaders_commit_without_the_eligible),
+    (disk_that_was_replaced, new_directories_count),
 ]
 
 

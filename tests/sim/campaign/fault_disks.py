@@ -98,8 +98,8 @@ class DiskFaults(NetworkFaults):
     def _take_disk(self, broker_id: int) -> bool:
         """Of a host that will lose all it has.
 
-        Not with `fsync`: there the controller relies on what a broker had before any stop, so a broker must not come
-        back with an empty disk.
+        Not with `fsync`: there a broker is relied on that stops once more before a controller has seen it with its
+        empty disk.
         """
         is_relied_on = self.plan.durability == "fsync"
         if is_relied_on or not self.may_stop(broker_id, loses=True, is_damage=True) or not self._take(broker_id):
