@@ -102,7 +102,7 @@ class _Fetch:
         # What was read, and of which there is more to tell after the answer.
         self._partitions: dict[Key, Partition] = {}
         self._unfinished: list[Key] = []
-        self._got_bytes = 0
+        self._got_bytes = self._limit_bytes = 0
         self._is_due = self._is_doubtful = False
         self._held_back_ms = 0
 
@@ -158,7 +158,8 @@ class _Fetch:
         """Read all partitions from wherever they are."""
         budget, connection = self._start_over(), self._call.connection
         # Others begin meanwhile, and must not be given the same memory.
-        reserved = 0 if self._reader.is_follower else budget.left
+        wanted_bytes = sum(max(0, wanted.partition_max_bytes) for wanted in self._wanted.values())
+        reserved = 0 if self._reader.is_follower else min(budget.left, wanted_bytes)
         connection.reserve(reserved)
         try:
             for key, wanted in list(self._wanted.items()):
@@ -186,6 +187,7 @@ class _Fetch:
         if not self._reader.is_follower:
             # The first batch comes in any case (KIP-74), so whoever is short of memory still gets on.
             limit = min(limit, self._context.config.broker.fetch_max_bytes, self._call.connection.room_bytes)
+        self._limit_bytes = limit
         return Budget(limit)
 
     def _begin(self, key: Key, wanted: FetchPartition, budget: Budget) -> PartitionRead | None:
@@ -275,8 +277,9 @@ class _Fetch:
     # ----------------------------------------------------------------------------------------------- waiting
 
     def _is_enough(self) -> bool:
-        """Whether there is a reason to answer now: enough bytes, an error, or nothing to wait for."""
-        return self._is_due or self._got_bytes >= self._request.min_bytes or self._request.max_wait_ms <= 0
+        """Whether to answer now: there is enough, or all that may be held, or an error, or nothing to wait for."""
+        is_full = 0 < self._got_bytes >= self._limit_bytes
+        return self._is_due or is_full or self._got_bytes >= self._request.min_bytes or self._request.max_wait_ms <= 0
 
     async def _answer_later(self, *, is_cold: bool) -> FetchResponse:
         clock, work = self._context.clock, self._context.work
@@ -291,8 +294,7 @@ class _Fetch:
             if is_cold:
                 await self._read(work)
             while not self._is_enough() and (left_ms := deadline_ms - clock.monotonic_ms()) > 0:
-                missing_bytes = self._request.min_bytes - self._got_bytes
-                if not await watch.wait_data(missing_bytes, min(left_ms, self._held_back_ms or left_ms), self._turn):
+                if not await self._wait_data(watch, min(left_ms, self._held_back_ms or left_ms)):
                     # The next request of the session tells what this one would have, and what it names itself is not
                     # for this one to tell: the reader would not know where it begins.
                     return FetchResponse(session_id=self._request.session_id)
@@ -304,6 +306,15 @@ class _Fetch:
         finally:
             if self._session is None:
                 watch.close()
+
+    async def _wait_data(self, watch: DataWatch, timeout_ms: int) -> bool:
+        """See `DataWatch`; what has been read is the answer if nothing else comes, so it is held meanwhile."""
+        connection, held_bytes = self._call.connection, self._got_bytes
+        connection.reserve(held_bytes)
+        try:
+            return await watch.wait_data(self._request.min_bytes - held_bytes, timeout_ms, self._turn)
+        finally:
+            connection.reserve(-held_bytes)
 
     # --------------------------------------------------------------------------------------------- answering
 

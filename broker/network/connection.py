@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
             self._backlog_bytes += sum(map(len, frames))
             if not self._is_entered:
                 self.take_turn()
-        if not frames or self._held_bytes:
+        if not frames or self._held_bytes or self._reader.held_bytes:
             self._account()
             if self._shares.is_short:
                 self.regulate()

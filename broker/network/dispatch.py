@@ -183,6 +183,8 @@ class Dispatcher:
             await opened.wait()
             self._opened = None
         answer = served.route.handler(call)
+        # The connection has counted this request already, and would take it for the next one's.
+        call.connection.has_released = False
         if isinstance(answer, _ANSWERS):
             return _finished(served.statistics, answer, call.version, out, began)
         return None if answer is None else await self._later(served, answer, call.version, out, began)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from minikafka.broker.replicas.reading import PartitionRead
+from minikafka.broker.work import Work
 from minikafka.protocol.message import Request
 from minikafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from minikafka.protocol.pipeline import Pipeline
 from minikafka.protocol.records.builder import BatchBuilder
+from minikafka.storage.scanning import ColdRead
 from tests.broker.handlers.station import Station, station, with_data
 
 _BATCHES = 5
@@ -37,10 +41,15 @@ def produce(topic: str, acks: int) -> ProduceRequest:
     )
 
 
-async def fetched_bytes(broker: Station) -> int:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+async def fetched_bytes(
+    broker: Station, min_bytes: int = 0, max_wait_ms: int = 0, max_bytes: int = 1 << 20, partition_max: int = 1 << 20
+) -> int:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=partition_max)
     request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=[partition])]
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
     )
     response = await broker.ask(request, 11)
     return len(response.responses[0].partitions[0].records)
@@ -81,3 +90,74 @@ async def test_produce_that_waits_for_followers_holds_no_records(broker: Station
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)
+
+
+def connect(broker: Station) -> None:
+    """Memory of a connection without a transport is not counted."""
+    transport = Mock()
+    transport.get_extra_info.return_value = None
+    broker.connection.connection_made(transport)
+
+
+async def test_fetch_that_waits_for_more_holds_what_it_has_read(broker: Station) -> None:
+    await broker.add_topic("t", replicas=(1,))
+    await broker.ask(produce("t", 1), 9)
+    connect(broker)
+    shares, size = broker.connection._shares, len(batch())
+    waiting = asyncio.ensure_future(fetched_bytes(broker, min_bytes=2 * size, max_wait_ms=60_000))
+    async with asyncio.timeout(10):
+        while not shares.used_bytes:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert shares.used_bytes == size
+        await broker.ask(produce("t", 1), 9, broker.another_connection())
+        assert await waiting == 2 * size
+    assert shares.used_bytes == 0
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+async def test_fetch_that_can_hold_no_more_is_answered_at_once(broker: Station, is_short: bool) -> None:
+    """As in Kafka no more is waited for than an answer can have."""
+    await broker.add_topic("t", replicas=(1,))
+    for _ in range(_BATCHES):
+        await broker.ask(produce("t", 1), 9)
+    size = len(batch())
+    if is_short:
+        broker.connection._shares.change(broker.connection._shares.memory_bytes)
+    async with asyncio.timeout(10):
+        max_bytes = 1 << 20 if is_short else size
+        assert await fetched_bytes(broker, 2 * size, 600_000, max_bytes) == size
+
+
+async def test_thread_reads_no_more_than_partitions_may_give(broker: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broker.add_topic("t", replicas=(1,))
+    await broker.ask(produce("t", 1), 9)
+    connect(broker)
+    shares, used = broker.connection._shares, list[int]()
+
+    async def read(self: PartitionRead, work: Work) -> None:
+        used.append(shares.used_bytes)
+        self._finish(b"")
+
+    def is_cold(self: PartitionRead) -> None:
+        raise ColdRead
+
+    monkeypatch.setattr(PartitionRead, "read", read)
+    monkeypatch.setattr(PartitionRead, "read_now", is_cold)
+    await fetched_bytes(broker, max_bytes=50 << 20, partition_max=100_000)
+    assert used == [100_000]
+    assert shares.used_bytes == 0
+
+
+async def test_produce_that_came_too_early_releases_nothing_of_the_next_request(broker: Station) -> None:
+    await broker.add_topic("t")
+    broker.dispatcher.hold()
+    waiting = asyncio.ensure_future(broker.ask(produce("t", -1), 9))
+    await asyncio.sleep(0)
+    broker.dispatcher.release()
+    partition = broker.context.partitions.get("t", 0)
+    async with asyncio.timeout(10):
+        while not partition.log.log_end_offset:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    assert not broker.connection.has_released
+    waiting.cancel()
+    await asyncio.wait([waiting])

@@ -15,6 +15,7 @@ from minikafka.broker.network.dispatch import Call, Dispatcher, Operation, Resou
 from minikafka.broker.network.server import Listener, Server
 from minikafka.broker.network.shares import MEMORY_BYTES, SMALL_BYTES, TURN_REQUESTS, Shares
 from minikafka.protocol.apis import APIS
+from minikafka.protocol.frame import SIZE_BYTES
 from minikafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.broker.config.recorded import config_of
 from tests.broker.network.test_admission import stop_sweeping
@@ -229,6 +230,18 @@ async def test_large_requests_that_came_in_part_are_finished_one_after_the_other
         assert (await small.answer())[1] == "1"
         assert [await peer.answer() for peer in peers] == [("large", "20000")] * 3
         await wait_until(lambda: shares.used_bytes == 0 and shares.alone is None)
+
+
+async def test_part_of_a_request_behind_a_whole_one_is_counted() -> None:
+    async with counting(memory_bytes=200_000) as service:
+        shares, peer = service.server.shares, await service.connect()
+        small = b"".join(peer.pipeline.send(MetadataRequest(topics=[]), 9, "small"))
+        half, _ = _large(peer)
+        (own,) = service.server.connections
+        data = small + half[:20_000]
+        own.get_buffer(-1)[: len(data)] = data
+        own.buffer_updated(len(data))
+        assert shares.used_bytes == 20_000 - SIZE_BYTES
 
 
 async def test_large_request_waits_for_one_that_has_come_further_and_for_its_end() -> None:
