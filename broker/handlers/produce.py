@@ -6,12 +6,10 @@ the producer asked for more than that: the answer waits until all in-sync replic
 - A partition that is there twice counts once, with what was sent last, as in Kafka.
 - Each partition succeeds or fails alone; with acks=0 nobody can be told, so a failure closes the connection.
 - v10 tells who leads instead, when it is not us.
-- A batch whose records take long to look at is looked at in a thread, and what comes behind it over the same connection
-  waits for it.
+- Records that take long to look at are looked at in a thread; what follows over the same connection waits for them.
 - The first batch of a transaction in a partition waits for its coordinator to say that the partition belongs to it; v11
-  can tell a producer to abort for that, and v12 has the partition added (KIP-890). What comes behind it over the same
-  connection waits too: its numbers go on from those that are not written yet, and the producer would be told of a gap
-  where there is none.
+  can tell a producer to abort for that, and v12 has the partition added (KIP-890). What follows over the same
+  connection waits too: its numbers go on from those not written yet, and would seem to leave a gap.
 """
 
 from __future__ import annotations
@@ -296,16 +294,21 @@ class ProduceHandler:
             except Costly as costly:
                 look = partial(inspect, costly.batch, costly.limits, now_ms)
             try:
-                async with self._inspecting:
-                    inspected = await self._context.work.run_blocking(look)
+                inspected = await self._run_inspection(look)
             except (KafkaError, RejectedRecords) as error:
                 self._count_failure(name[0])
                 return _refused_append(name[1], self._partitions.all.get(name), error)
 
+    async def _run_inspection(self, look: partial[Inspected]) -> Inspected:
+        """A thread cannot be cancelled, so it counts until it has ended, also when its connection is lost."""
+        await self._inspecting.acquire()
+        inspection = asyncio.ensure_future(self._context.work.run_blocking(look))
+        inspection.add_done_callback(lambda _: self._inspecting.release())
+        return await asyncio.shield(inspection)
+
     def _note_refused(self, name: Name, records: Buffer | None, version: int) -> None:
         # It was held, so it is a batch; its partition may have gone meanwhile.
-        partition = self._partitions.all.get(name)
-        if partition is not None:
+        if (partition := self._partitions.all.get(name)) is not None:
             partition.on_refused(parse_produced(records, version))
 
     # --------------------------------------------------------------------------------------------- answering

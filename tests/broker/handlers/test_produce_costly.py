@@ -151,3 +151,17 @@ async def test_threads_are_left_for_others(at: Station, gate: Gate) -> None:
     assert gate.waiting == 2
     gate.open.set()
     assert [answer[0][1] for answer in await asyncio.gather(*requests)] == [0] * 6
+
+
+async def test_threads_count_until_they_have_ended_though_connections_are_lost(at: Station, gate: Gate) -> None:
+    lost = [send(at, ("t", COSTLY), connection=at.another_connection()) for _ in range(2)]
+    await gate.wait_for(2)
+    for request in lost:
+        request.cancel()
+    await asyncio.wait(lost)
+    later = send(at, ("t", COSTLY))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert gate.waiting == 2
+    gate.open.set()
+    assert await later == [("t", 0, 0)]
