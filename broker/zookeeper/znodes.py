@@ -49,6 +49,7 @@ _BROKER_VERSION: Final = 5
 _CONTROLLER_VERSION: Final = 2
 _PRODUCER_IDS_VERSION: Final = 1
 _FEATURES_VERSION: Final = 2
+_LEVEL_MAX: Final = (1 << 15) - 1
 _PLAINTEXT: Final = "PLAINTEXT"
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^\[\]]*)):(-?\d+)")
 
@@ -121,7 +122,7 @@ class BrokerNode:
         else:
             protocols = dict(fields.get("listener_security_protocol_map") or {})
             endpoints = tuple(_endpoint(each, protocols) for each in fields["endpoints"])
-        features = {str(name): dict(levels) for name, levels in (fields.get("features") or {}).items()}
+        features = {str(name): _levels(levels) for name, levels in (fields.get("features") or {}).items()}
         plain = next((each for each in endpoints if each.protocol == _PLAINTEXT), None)
         # Where that endpoint has a host of its own, this only repeats it.
         host = "" if plain is None or plain.host else str(fields.get("host") or "")
@@ -196,7 +197,15 @@ class FeaturesNode:
         if int(fields["version"]) < _FEATURES_VERSION:
             # Kafka before 3.3 wrote a lowest level, too.
             levels = {name: each["max_version_level"] for name, each in levels.items()}
-        return cls({str(name): int(each) for name, each in levels.items()}, is_enabled)
+        return cls(_levels(levels), is_enabled)
+
+
+def _levels(levels: Mapping[str, Any]) -> dict[str, int]:
+    """Levels of features by name; ValueError for one that no message can carry."""
+    numbers = {str(name): int(each) for name, each in levels.items()}
+    if any(not 0 <= each <= _LEVEL_MAX for each in numbers.values()):
+        raise ValueError(f"{numbers} are no levels")
+    return numbers
 
 
 def encode_epoch(epoch: int) -> bytes:

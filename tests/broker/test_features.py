@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.broker.features import SUPPORTED, TRANSACTION_VERSION, common_levels, registered
-from minikafka.broker.zookeeper.znodes import BadNode, FeaturesNode
+from minikafka.broker.zookeeper.znodes import BadNode, BrokerNode, FeaturesNode
 
 OURS = registered(SUPPORTED)
 
@@ -36,3 +36,16 @@ def test_features_node_of_earlier_and_disabled_features() -> None:
     for bad in (b"", b"{}", b'{"features":{"a":"x"},"version":2,"status":1}'):
         with pytest.raises(BadNode):
             FeaturesNode.decode(bad)
+
+
+@pytest.mark.parametrize("level", ['"x"', "null", "[]", "-1", "32768"])
+def test_level_that_no_message_can_carry_makes_a_node_bad(level: str) -> None:
+    """The controller compares levels, and messages carry them in 16 bits: neither must fail for what a node holds."""
+    broker = '{"version":5,"endpoints":["PLAINTEXT://h:1"],"features":{"a":{"min_version":1,"max_version":%s}}}'
+    assert BrokerNode.decode("b", (broker % "32767").encode()).features == {
+        "a": {"min_version": 1, "max_version": 32767}
+    }
+    with pytest.raises(BadNode):
+        BrokerNode.decode("b", (broker % level).encode())
+    with pytest.raises(BadNode):
+        FeaturesNode.decode(b'{"features":{"a":%s},"version":2,"status":1}' % level.encode())
