@@ -51,7 +51,7 @@ class CutPlan:
         self._position, self.end = _cut_at(log, self._segment, offset)
         self._version = _version(log)
         self._section = self._segment.section()
-        self._needs_copy = self._segment.is_sealed and self._position < self._segment.size
+        self._needs_copy = _needs_copy(self._segment, self._position)
         self._rebuild = None if log.producers.changed_end_offset <= self.end else _plan_rebuild(log, self.end, now_ms)
         self.producers: ProducerStates | None = None
         self.is_done = False
@@ -69,9 +69,10 @@ class CutPlan:
         self.is_done = True
 
     def fits(self, segment: Segment, position: int) -> bool:
-        """Whether it is still about this log as it is."""
+        """Whether it is still about this log as it is. A segment that was sealed meanwhile has to be copied."""
         is_same_place = segment is self._segment and position == self._position
-        return self.is_done and is_same_place and self._version == _version(self._log)
+        is_same_work = self._needs_copy is _needs_copy(segment, position)
+        return self.is_done and is_same_place and is_same_work and self._version == _version(self._log)
 
 
 def plan_cut(log: Log, offset: int, now_ms: int) -> CutPlan | None:
@@ -83,6 +84,11 @@ def plan_cut(log: Log, offset: int, now_ms: int) -> CutPlan | None:
         return CutPlan(log, offset, now_ms)
     except OSError as error:
         raise log.failure("truncate", error) from error
+
+
+def _needs_copy(segment: Segment, position: int) -> bool:
+    """Whether what is before a position goes to another file; a cut of the active segment is one in place."""
+    return segment.is_sealed and position < segment.size
 
 
 def _version(log: Log) -> tuple[int, int, int]:
@@ -249,7 +255,7 @@ def _cut_at(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
 
 def _truncate_segment(log: Log, segment: Segment, position: int, end: int, *, is_copied: bool) -> None:
     """Cut a segment and make it the active one."""
-    if segment.is_sealed and position < segment.size:
+    if _needs_copy(segment, position):
         if not is_copied:
             _copy_prefix(log.disk, segment.section(), position)
         segment = _shortened_copy(log, segment, position)

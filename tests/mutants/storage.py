@@ -217,7 +217,7 @@ MUTANTS: Final = (
         180,
         "cut-plan-of-another-log",
         "storage/trimming.py",
-        "return self.is_done and is_same_place and self._version == _version(self._log)",
+        "return self.is_done and is_same_place and is_same_work and self._version == _version(self._log)",
         "return True",
         "A cut that was prepared for a log that has changed is not used.",
         "tests/storage/test_cutting.py",

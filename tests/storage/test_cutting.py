@@ -91,7 +91,7 @@ def _run(log: Log, offset: int) -> CutPlan:
     return plan
 
 
-@pytest.mark.parametrize("change", ["cut", "start"])
+@pytest.mark.parametrize("change", ["cut", "start", "roll"])
 def test_plan_for_another_log_is_not_used(change: str) -> None:
     log = filled(40)
     plan = plan_cut(log, 30, NOW_MS)
@@ -99,6 +99,8 @@ def test_plan_for_another_log_is_not_used(change: str) -> None:
     plan.run()
     if change == "cut":
         truncate_to(log, 35, NOW_MS)
+    elif change == "roll":
+        log.roll()
     else:
         log.update_high_watermark(20)
         advance_log_start(log, 20)
