@@ -109,10 +109,14 @@ class Shares:
         if self.alone is None and self._waiting:
             member = next(iter(self._waiting))
             del self._waiting[member]
+            # Kept for it meanwhile, or one that has more to do takes the place again, and those that wait never get it.
+            self.alone, self.alone_since_ms = member, self.clock.monotonic_ms()
             # Not from within whatever has just let go of memory.
             asyncio.get_running_loop().call_soon(self._offer_to, member)
 
     def _offer_to(self, member: Member) -> None:
+        if self.alone is member:
+            self.alone = None
         member.regulate()
         self._offer()
 

@@ -29,6 +29,7 @@ class FakeMember:
         self, shares: Shares, name: str, log: list[str], turns: int = 1, *, is_of_broker: bool = False
     ) -> None:
         self.is_of_broker = is_of_broker
+        self.wants_bytes = False
         self._shares, self._name, self._log, self._turns = shares, name, log, turns
 
     def take_turn(self) -> None:
@@ -39,6 +40,8 @@ class FakeMember:
 
     def regulate(self) -> None:
         self._log.append(f"{self._name} looks again")
+        if self.wants_bytes:
+            self._shares.admits(self)
 
 
 class StoppedClock(SystemClock):
@@ -92,15 +95,16 @@ async def test_large_requests_are_admitted_alone_one_after_the_other_while_memor
     shares.change(1000)
     assert shares.admits(one)
     assert [shares.admits(each) for each in (two, three, one)] == [False, False, True]
+    two.wants_bytes = three.wants_bytes = True
     shares.leave(one)
+    # It has more to do, and is not admitted before those that waited.
+    assert not shares.admits(one)
     await _turns_of_the_loop(1)
-    assert log == ["two looks again"]
-    assert shares.admits(two)
+    assert log == ["two looks again"] and shares.alone is two
     # It goes away before its request has come.
     shares.leave(two)
     await _turns_of_the_loop(1)
-    assert log == ["two looks again", "three looks again"]
-    assert shares.admits(three)
+    assert log == ["two looks again", "three looks again"] and shares.alone is three
 
 
 async def test_who_cannot_go_on_does_not_keep_the_next_from_being_admitted() -> None:
