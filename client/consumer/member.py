@@ -21,6 +21,7 @@ from minikafka.client.consumer.leader import GroupLeader
 from minikafka.client.consumer.membership import Event, Membership, State
 from minikafka.client.consumer.rebalance import Rebalance
 from minikafka.client.consumer.subscription import Subscription
+from minikafka.client.errors import ClientClosed
 from minikafka.client.structs import ConsumerGroupMetadata
 from minikafka.protocol.errors import (
     DecodeError,
@@ -79,6 +80,7 @@ class Member:
         self._joined_topics: frozenset[str] = frozenset()
         self._is_prepared = False
         self._waits_for_others = False
+        self._is_over = False
         self._departures = 0
         self._woken = asyncio.Event()
         self._called_back = asyncio.Event()
@@ -105,8 +107,10 @@ class Member:
         return self._waits_for_others
 
     async def wait_for_others(self) -> None:
-        """Wait until the others have come, or this member has something to do."""
+        """Wait until the others have come, or this member has something to do; ClientClosed if it never will."""
         await self._called_back.wait()
+        if self._is_over:
+            raise ClientClosed("the consumer was closed before the group's next generation")
 
     def _wait(self, *, for_others: bool) -> None:
         self._waits_for_others = for_others
@@ -154,6 +158,13 @@ class Member:
 
     async def run(self) -> None:
         """Join whenever it is time to, until cancelled."""
+        try:
+            await self._go_on_joining()
+        finally:
+            self._is_over = True
+            self._wait(for_others=False)
+
+    async def _go_on_joining(self) -> None:
         failures = 0
         while True:
             self._woken.clear()

@@ -11,12 +11,12 @@ from minikafka.client.consumer import Consumer
 from minikafka.client.consumer.assignors.base import encode_assignment
 from minikafka.client.consumer.errors import CommitFailed
 from minikafka.client.consumer.membership import State
-from minikafka.client.errors import IllegalState
+from minikafka.client.errors import ClientClosed, IllegalState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages.groups import JoinGroupRequest, SyncGroupRequest, SyncGroupResponse
 from minikafka.protocol.messages.offsets import OffsetFetchRequest
 from tests.broker.eventually import eventually
-from tests.client.consumer.reading import take, take_batches, take_many, values
+from tests.client.consumer.reading import READ_S, take, take_batches, take_many, values
 from tests.client.consumer.test_scripted_coordinator import COOPERATIVE, TP, GroupPeer, member_of, state_of
 
 MANUAL: dict[str, Any] = {"enable_auto_commit": False}
@@ -145,6 +145,22 @@ async def test_generation_is_kept_by_member_that_was_thrown_out() -> None:
         await eventually(lambda: not consumer.assignment())
         seen.add(consumer.group_metadata())
         assert [(who.generation_id, who.member_id) for who in seen] == [(1, "me")]
+
+
+async def test_commit_between_generations_ends_when_consumer_is_closed() -> None:
+    """What it waits for is the member's next generation, and there will be none."""
+    async with GroupPeer() as peer, member_of(peer, **MANUAL, **COOPERATIVE) as consumer:
+        await take(consumer, 3)
+        peer.answers[JoinGroupRequest] = lambda _: None
+        peer.commit_code = lambda _: ErrorCode.REBALANCE_IN_PROGRESS
+        peer.heartbeat_codes = [ErrorCode.REBALANCE_IN_PROGRESS]
+        await eventually(lambda: len(peer.asked(JoinGroupRequest)) == 2)
+        committing = asyncio.create_task(consumer.commit())
+        await eventually(lambda: len(peer.committed) == 1)
+        await consumer.stop()
+        async with asyncio.timeout(READ_S):
+            with pytest.raises(ClientClosed):
+                await committing
 
 
 async def test_records_count_until_they_are_committed() -> None:
