@@ -106,7 +106,9 @@ class Assigned:
         gone = [state for tp in partitions if (state := self._states.pop(tp, None)) is not None]
         for state in gone:
             self._delivery.forget(state)
-            if generation is not None:
+            if generation is None:
+                self._delivery.handed_out.settle([state])
+            else:
                 self._delivery.handed_out.revoke(state, generation)
         self._positions.remove(gone)
         self._fetcher.remove(gone)

@@ -44,7 +44,7 @@ class HandedOut:
         return next(iter(self._revoked.values()), current)
 
     def settle(self, states: Iterable[PartitionState]) -> None:
-        """Everything that was handed out of these is committed."""
+        """Everything that was handed out of these is committed, or the program has given them back."""
         for state in states:
             self._open.pop(state, None)
 

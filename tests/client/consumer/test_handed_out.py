@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages.groups import JoinGroupRequest, SyncGroupRequest, SyncGroupResponse
 from minikafka.protocol.messages.offsets import OffsetFetchRequest
 from tests.broker.eventually import eventually
-from tests.client.consumer.reading import READ_S, take, take_batches, take_many, values
+from tests.client.consumer.reading import READ_S, open_consumer, take, take_batches, take_many, values
 from tests.client.consumer.test_scripted_coordinator import COOPERATIVE, TP, GroupPeer, member_of, state_of
 
 MANUAL: dict[str, Any] = {"enable_auto_commit": False}
@@ -161,6 +163,16 @@ async def test_commit_between_generations_ends_when_consumer_is_closed() -> None
         async with asyncio.timeout(READ_S):
             with pytest.raises(ClientClosed):
                 await committing
+
+
+async def test_records_of_partitions_that_the_program_gave_back_are_forgotten() -> None:
+    async with GroupPeer() as peer, open_consumer(peer.bootstrap) as consumer:
+        consumer.assign([TP])
+        await take(consumer, 3)
+        assert consumer._core is not None
+        state = weakref.ref(consumer._core.assigned.get(TP))
+        consumer.assign([])
+        await eventually(lambda: gc.collect() >= 0 and state() is None)
 
 
 async def test_records_count_until_they_are_committed() -> None:
