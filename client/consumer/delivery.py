@@ -65,7 +65,6 @@ class Delivery:
         """There may be something for whoever waits: data or an error of a partition, or another reason to look."""
         if state is not None and state.has_data:
             self._ready.setdefault(state)
-            self._pacing.loop_ran()
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
