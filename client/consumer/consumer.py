@@ -203,6 +203,8 @@ class Consumer(OffsetCalls):
         if self._core is not None:
             for record in self._core.delivery.left:
                 return record
+            for record in self._core.delivery.more():
+                return record
         return await self._next_of_loop()
 
     async def _next_of_loop(self) -> ConsumerRecord:
@@ -211,8 +213,6 @@ class Consumer(OffsetCalls):
                 raise StopAsyncIteration
             raise ClientClosed("the consumer was not started")
         delivery = self._core.delivery
-        for record in delivery.more():
-            return record
         timeout_ms = self.config.consumer_timeout_ms
         try:
             found = await delivery.next_record((), None if timeout_ms is None else timeout_ms / 1000)

@@ -1,7 +1,7 @@
 """A program that reads without ever waiting still lets the event loop run: heartbeats, fetching, all other tasks.
 
 Every 20 ms a call waits for some passes of the loop, so that other tasks run at least every 50 ms. A look at the clock
-for each record would be too much, so records are handed out in slices. A slice has 64 records at most, and only one
+for each record would be too much, so records are handed out in slices. A slice has 128 records at most, and only one
 after a slice that took long: what the program does for one record is the program's own.
 """
 
@@ -19,7 +19,7 @@ _PASSES: Final = 3
 """One finds that a timer is due, one runs what waits for it, and the reader is the first in each of them."""
 
 _SLICE_MS_MAX: Final = 4
-_SLICE_MAX: Final = 64
+_SLICE_MAX: Final = 128
 
 _T = TypeVar("_T")
 
@@ -54,6 +54,9 @@ class Pacing:
         if not is_first and now_ms - self._loop_ran_at_ms >= _BUSY_MS_MAX:
             return iter(())
         is_quick = now_ms - self._slice_since_ms <= _SLICE_MS_MAX
-        self._slice = min(2 * self._slice, _SLICE_MAX) if is_quick else 1
+        if not is_quick:
+            self._slice = 1
+        elif self._slice < _SLICE_MAX:
+            self._slice *= 2
         self._slice_since_ms = now_ms
         return islice(rest, self._slice)
