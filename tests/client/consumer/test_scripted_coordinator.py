@@ -176,7 +176,9 @@ async def test_commit_stays_in_its_generation(is_kept: bool) -> None:
 
         def answer(request: OffsetCommitRequest) -> int:
             if peer.generation == 1:
-                peer.heartbeat_codes = [ErrorCode.REBALANCE_IN_PROGRESS]
+                if len(peer.committed) == 1:
+                    # Once: another one would be heard of in the second generation, and begin a third.
+                    peer.heartbeat_codes = [ErrorCode.REBALANCE_IN_PROGRESS]
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if request.generation_id_or_member_epoch == 2 else ErrorCode.ILLEGAL_GENERATION
 
