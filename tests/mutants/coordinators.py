@@ -325,4 +325,13 @@ MUTANTS: Final = (
         "The first transaction of version 2 has an epoch that no earlier one had.",
         "tests/client/producer/test_transactions.py",
     ),
+    Mutant(
+        313,
+        "stale-session-aborts-what-is-open",
+        _TXN + "/transaction.py",
+        "        if txn.state is State.ONGOING and expected != txn.holder:\n",
+        "        if False:\n",
+        "What is open is aborted only for who gets a session by it.",
+        _K + "/test_transaction_versions.py",
+    ),
 )

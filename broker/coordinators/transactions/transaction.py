@@ -110,11 +110,17 @@ def needs_new_id(txn: Transaction, expected: Identity | None) -> bool:
 
 
 def check_session(txn: Transaction, expected: Identity | None) -> None:
-    """Whether somebody may begin a session; `expected` is who it was, if it wants to go on as that."""
+    """Whether somebody may begin a session; `expected` is who it was, if it wants to go on as that.
+
+    What is open is aborted for a producer that then gets a session. One with another identity gets none: its request
+    is late, or it was replaced. Kafka aborts all the same, and refuses it when it asks again.
+    """
     if expected is not None and txn.epoch != NO_EPOCH:
         was_before = expected.producer_id == txn.last_producer_id and expected.epoch >= _EPOCH_LAST
         if expected.producer_id not in (txn.producer_id, txn.next_producer_id) and not was_before:
             raise ProducerFencedError(f"{txn.transactional_id} has another producer id by now")
+        if txn.state is State.ONGOING and expected != txn.holder:
+            raise ProducerFencedError(f"{txn.transactional_id} has a transaction open at epoch {txn.epoch}")
     if txn.state in DECIDED:
         raise ConcurrentTransactionsError(f"{txn.transactional_id} is still ending a transaction")
 

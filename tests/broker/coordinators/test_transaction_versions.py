@@ -10,7 +10,7 @@ from minikafka.broker.coordinators.transactions.states import State
 from minikafka.broker.coordinators.transactions.transaction import VERSION_2, Identity
 from minikafka.broker.coordinators.transactions.writing import Marker
 from minikafka.broker.internal_topics import GROUP_OFFSETS
-from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.errors import ErrorCode, ProducerFencedError
 from minikafka.protocol.messages.transactions import (
     EndTxnRequest,
     WritableTxnMarker,
@@ -129,3 +129,15 @@ async def test_marker_of_a_stranger_commits_nothing(bench: TxnBench, is_committe
     (partition,) = answer.markers[0].topics[0].partitions
     assert partition.error_code == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_committed else OK)
     assert bench.is_stable is not is_committed
+
+
+async def test_session_of_an_earlier_epoch_leaves_the_open_transaction_alone(bench: TxnBench) -> None:
+    """It is late, or its producer was replaced: it gets no session, so nothing is aborted for it."""
+    who = await bench.begin()
+    after = await run_one(bench, who)
+    assert await bench.produce(after, version=PRODUCE) == OK
+    for expected in (who, Identity(after.producer_id, after.epoch + 1)):
+        with pytest.raises(ProducerFencedError):
+            await bench.begin(expected)
+    assert bench.state is State.ONGOING
+    assert (await end(bench, after))[0] == OK
