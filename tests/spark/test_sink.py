@@ -90,7 +90,7 @@ def test_keys_choose_partitions_as_everywhere(spark: SparkSession, topics: Topic
         ("'a' AS value, 5L AS partition", {"topic": "t"}, "column `partition` must be int, not bigint"),
         ("'a' AS value, array('x') AS headers", {"topic": "t"}, "column `headers` must be array<struct"),
         ("'a' AS value, CAST(NULL AS STRING) AS topic", {}, "a row has null in column `topic`"),
-        ("'a' AS value", {"topic": "t", "kafka.acks": "0"}, "kafka.acks cannot be set"),
+        ("'a' AS value", {"topic": "t", "kafka.transactional.id": "a"}, "kafka.transactional.id cannot be set"),
         ("'a' AS value, 77 AS partition", {"topic": "some"}, "has partitions 0 to 0, not 77"),
     ],
 )
