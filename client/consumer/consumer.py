@@ -13,9 +13,10 @@ from minikafka.client.consumer.calls import OffsetCalls
 from minikafka.client.consumer.config import ConsumerConfig, ConsumerOptions
 from minikafka.client.consumer.core import Core
 from minikafka.client.consumer.metrics import ConsumerMetrics
+from minikafka.client.consumer.rebalance import is_told
 from minikafka.client.consumer.records import ConsumerBatch, ConsumerRecord
 from minikafka.client.consumer.subscription import ConsumerRebalanceListener, Kind, Subscription
-from minikafka.client.errors import ClientClosed, ConfigError
+from minikafka.client.errors import ClientClosed, ConfigError, IllegalState
 from minikafka.client.structs import TopicPartition
 
 
@@ -89,8 +90,10 @@ class Consumer(OffsetCalls):
         return self._is_closed
 
     async def _stop(self, *, commit_in_hand: bool, in_haste: bool) -> None:
-        self._is_closed = True
         core = self._core or self._starting
+        if core is not None and is_told():
+            raise IllegalState("a rebalance listener cannot close its consumer")
+        self._is_closed = True
         if core is not None:
             try:
                 await core.close(commit_in_hand=commit_in_hand, in_haste=in_haste)

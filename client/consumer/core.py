@@ -29,11 +29,11 @@ from minikafka.client.consumer.offsets import TOPIC_WAIT_MS
 from minikafka.client.consumer.partition import PartitionState, Reading
 from minikafka.client.consumer.positions import Positions
 from minikafka.client.consumer.program_commits import ProgramCommits
-from minikafka.client.consumer.rebalance import Rebalance, is_told
+from minikafka.client.consumer.rebalance import Rebalance
 from minikafka.client.consumer.records import load_column_tools
 from minikafka.client.consumer.subscription import Kind, Subscription
 from minikafka.client.consumer.topic_watch import TopicWatch
-from minikafka.client.errors import ClientClosed, ClientError, IllegalState
+from minikafka.client.errors import ClientClosed, ClientError
 from minikafka.client.metadata import Metadata
 from minikafka.client.serializers import find_deserializer
 from minikafka.client.shared import see_through
@@ -322,8 +322,6 @@ class Core:
     async def close(self, *, commit_in_hand: bool, in_haste: bool = False) -> None:
         """End everything: last commit, the listener, leaving the group, tasks, connections. In this order, and the last
         two are never skipped. In haste, or if whoever closes is cancelled, the cluster gets no more than a moment."""
-        if is_told():
-            raise IllegalState("a rebalance listener cannot close its consumer")
         if self._ending is None or self._goodbye is None:
             limit_s = _HASTE_S if in_haste else _PATIENCE_S
             # Nothing is handed out any more, so what is committed now stays right.

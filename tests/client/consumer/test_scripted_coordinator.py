@@ -312,6 +312,8 @@ async def test_a_listener_cannot_close_its_consumer() -> None:
     async with GroupPeer() as peer, member_of(peer) as consumer:
         consumer.subscribe(["t"], listener=Closes())
         await eventually(lambda: told)
+        assert not consumer.is_closed
+        assert values(await take(consumer, 1)) == [0]
 
 
 @pytest.mark.parametrize("in_a_task", [False, True])
@@ -324,12 +326,15 @@ async def test_a_listener_cannot_close_its_consumer_while_that_closes(in_a_task:
                 await (asyncio.create_task(consumer.stop()) if in_a_task else consumer.stop())
             except IllegalState as error:
                 told.append(error)
+            # It is not closed yet, and takes a last commit.
+            await consumer.commit(dict.fromkeys(revoked, 7))
 
     async with GroupPeer() as peer:
         async with member_of(peer) as consumer:
             consumer.subscribe(["t"], listener=Closes())
             await take(consumer, 1)
         assert len(told) == 1
+        assert peer.committed[-1] == (1, 7)
 
 
 async def test_nothing_is_committed_behind_the_last_commit() -> None:
