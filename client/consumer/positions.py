@@ -182,20 +182,24 @@ class Positions:
     # ------------------------------------------------------------------------------------------- validation
 
     async def _validate(self) -> bool:
-        states = {state.tp: (state, state.version) for state in self._in_need(Needs.VALIDATION)}
+        states = {state.tp: (state, state.version, state.fetch_position) for state in self._in_need(Needs.VALIDATION)}
         if not states:
             return True
-        asked = {tp: state.fetch_position.epoch for tp, (state, _) in states.items()}
+        asked = {tp: position.epoch for tp, (_, _, position) in states.items()}
         done = True
         for tp, answer in (await ask_epoch_ends(self._cluster, asked)).items():
-            state, version = states[tp]
+            state, version, position = states[tp]
             if state.version != version or state.needs is not Needs.VALIDATION or state not in self._states:
                 continue
             if isinstance(answer, KafkaError):
                 done = self._take_error(state, answer) and done
                 continue
             self._unknown_since_ms.pop(state, None)
-            if answer.end_offset == NO_OFFSET or answer.end_offset >= state.fetch_position.offset:
+            if state.fetch_position != position:
+                # A fetch from the former leader was answered meanwhile. The end of an epoch is compared with the
+                # position in that epoch only, so this one is asked about next.
+                self.wake()
+            elif answer.end_offset == NO_OFFSET or answer.end_offset >= position.offset:
                 # A leader that knows nothing of the epoch can say nothing against it.
                 state.needs = Needs.NOTHING
                 self._changed(state, 0)

@@ -1,7 +1,7 @@
 """A broker that says what a test tells it to, on a real socket; for what a real broker cannot be brought to do.
 
 It is the only broker of its cluster and leads all partitions of the topic "t". Answers are functions from a request to
-a response; None leaves a request unanswered, and raising HangUp ends the connection.
+a response; None leaves a request unanswered until `answer_late`, and raising HangUp ends the connection.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Peer:
         self.port = 0
         self._tls = tls
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unanswered: list[tuple[asyncio.StreamWriter, bytes]] = []
 
     @property
     def bootstrap(self) -> str:
@@ -105,12 +106,27 @@ class Peer:
         try:
             while data := await reader.read(1 << 16):
                 for frame in frames.receive_data(data):
-                    writer.writelines(self._answer(frame))
+                    self._reply(writer, frame)
         except (HangUp, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
+
+    def _reply(self, writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
+        if response := self._answer(frame):
+            writer.writelines(response)
+        else:
+            self._unanswered.append((writer, bytes(frame)))
+
+    def answer_late(self, kind: type[Request]) -> None:
+        """Ask again for answers to the requests of a kind that have none; they count as requests once more."""
+        unanswered, self._unanswered = self._unanswered, []
+        for writer, frame in unanswered:
+            if int.from_bytes(frame[:2], "big") == kind.api_key:
+                self._reply(writer, frame)
+            else:
+                self._unanswered.append((writer, frame))
 
     def _answer(self, frame: bytes | bytearray) -> list[Any]:
         api_key = int.from_bytes(frame[:2], "big")

@@ -10,7 +10,12 @@ import pytest
 
 from minikafka.client.consumer import Consumer
 from minikafka.client.structs import OffsetAndMetadata
-from minikafka.protocol.messages.fetch import AbortedTransaction, FetchablePartitionResponse, FetchPartition
+from minikafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchablePartitionResponse,
+    FetchPartition,
+    FetchRequest,
+)
 from minikafka.protocol.messages.list_offsets import OffsetForLeaderEpochRequest
 from minikafka.protocol.messages.offsets import (
     OffsetCommitRequest,
@@ -23,8 +28,8 @@ from minikafka.protocol.messages.offsets import (
 )
 from minikafka.protocol.records import BatchBuilder, BatchView, ControlType, build_marker
 from tests.broker.eventually import eventually
-from tests.client.consumer.reading import take, take_batches, take_many, values
-from tests.client.consumer.test_scripted_broker import batch
+from tests.client.consumer.reading import open_consumer, take, take_batches, take_many, values
+from tests.client.consumer.test_scripted_broker import LogPeer, batch
 from tests.client.consumer.test_scripted_coordinator import TP, GroupPeer, member_of
 
 PRODUCER = 7
@@ -197,3 +202,30 @@ async def test_group_goes_on_after_change_of_leader(reset: str) -> None:
     async with manual(again, auto_offset_reset=reset) as consumer:
         assert values(await take(consumer, 2)) == [6, 7]
         assert again.asked(OffsetForLeaderEpochRequest)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+async def test_validation_is_of_position_that_was_asked_about(reset: str) -> None:
+    """A fetch of the former leader is answered between the question and the answer. The end of the epoch that was asked
+    about is before the position since then."""
+    options = {"metadata_max_age_ms": 50, "auto_offset_reset": reset}
+    async with LogPeer(batch(0, 3, 1)) as peer, open_consumer(peer.bootstrap, **options) as consumer:
+        peer.leader_epoch = 1
+        consumer.assign([TP])
+        consumer.seek(TP, 0)
+        assert values(await take(consumer, 3)) == [0, 1, 2]
+        await peer.wait_for_fetch_at_end()
+        epoch_end = peer.answers[OffsetForLeaderEpochRequest]
+        peer.answers[OffsetForLeaderEpochRequest] = lambda _: None
+        peer.leader_epoch = 3
+        await eventually(lambda: peer.asked(OffsetForLeaderEpochRequest))
+        peer.batches.append(batch(3, 4, 2))
+        peer.answer_late(FetchRequest)
+        assert values(await take(consumer, 1)) == [3]
+        peer.epoch_ends = {1: 3, 2: 4}
+        peer.batches.append(batch(4, 5, 3))
+        peer.answers[OffsetForLeaderEpochRequest] = epoch_end
+        peer.answer_late(OffsetForLeaderEpochRequest)
+        assert values(await take(consumer, 1)) == [4]
+        # What came meanwhile was validated as well.
+        assert peer.asked(OffsetForLeaderEpochRequest)[-1].topics[0].partitions[0].leader_epoch == 2
