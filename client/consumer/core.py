@@ -104,6 +104,7 @@ class Core:
         self._look_again_timer: asyncio.TimerHandle | None = None
         self._goodbye: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._are_tasks_ended = False
 
     def _was_read(self, state: PartitionState, read_bytes: int) -> None:
         self.fetcher.was_read(state, read_bytes)
@@ -122,8 +123,11 @@ class Core:
         task.add_done_callback(self._ended)
         return task
 
-    def _spawn_fetch(self, broker: BrokerFetch) -> asyncio.Task[None]:
-        return self.spawn(broker.run(), f"fetch from broker {broker.node_id}")
+    def _spawn_fetch(self, broker: BrokerFetch) -> None:
+        """Only until `_end_tasks`, as nothing would end it then: the timer of a retry or new metadata may still name a
+        broker that was not fetched from before."""
+        if not self._are_tasks_ended:
+            self.spawn(broker.run(), f"fetch from broker {broker.node_id}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -379,6 +383,7 @@ class Core:
             await member.tell_left(member_id)
 
     async def _end_tasks(self) -> None:
+        self._are_tasks_ended = True
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
