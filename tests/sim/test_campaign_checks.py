@@ -17,12 +17,13 @@ from minikafka.protocol.records import BatchBuilder, BatchView, ControlType, bui
 from tests.chaos import checker
 from tests.chaos.history import Event, Kind, Seen
 from tests.sim.campaign import anomalies
+from tests.sim.campaign.faults import Injector
 from tests.sim.campaign.judge import judge_groups, judge_records, judge_transactions
 from tests.sim.campaign.leaks import leaks
 from tests.sim.campaign.load import Load
 from tests.sim.campaign.losses import Losses, Permitted
 from tests.sim.campaign.observer import Reign, Reigns, Sample, States
-from tests.sim.campaign.plan import plan_of
+from tests.sim.campaign.plan import Fault, plan_of
 from tests.sim.campaign.replicas import differences, last_values
 from tests.sim.cluster import SimCluster
 from tests.sim.loop import Process, SimLoop
@@ -378,3 +379,19 @@ def test_broker_that_stops_in_good_order_leaves_nothing() -> None:
         return await leaks(cluster, [])
 
     assert run(story) == []
+
+
+def test_roll_is_over_when_its_last_broker_is_back() -> None:
+    async def story() -> None:
+        cluster = await SimCluster.start()
+        first = {node.process for node in cluster.nodes.values()}
+        losses = Losses("replicated", lambda _: True, asyncio.get_running_loop().time)
+        injector = Injector(cluster, plan_of(1), losses)
+        injector.inject(Fault(0, "roll", "any", 0.05, 1))
+        await cluster.until(lambda: injector.is_calm)
+        restarted = {node.process for node in cluster.nodes.values()}
+        assert not first & restarted
+        await cluster.wait(5)
+        assert {node.process for node in cluster.nodes.values()} == restarted
+
+    run(story)

@@ -45,8 +45,14 @@ class Injector:
         self.losses = losses
         self.counts: Counter[str] = Counter()
         self.ailing: set[int] = set()
+        self._rolls = 0
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether every fault is over. Between two brokers of a roll no host is ailing."""
+        return not self.ailing and not self._rolls
 
     def inject(self, fault: Fault) -> None:
         rng = Random(fault.salt)
@@ -183,6 +189,7 @@ class Injector:
         """Every broker is restarted in good order, one after the other is back."""
         if self.ailing:
             return False
+        self._rolls += 1
         self.spawn(self._roll_all(rng.sample(BROKERS, len(BROKERS)), min(hit.seconds, 1.0)))
         return True
 
@@ -193,6 +200,7 @@ class Injector:
                 while broker_id in self.ailing:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
                 await asyncio.sleep(0.3)
+        self._rolls -= 1
 
 
 def _torn(rng: Random) -> Random | None:

@@ -133,7 +133,7 @@ class _Run:
     async def _settle(self, cluster: SimCluster, injector: Operators, load: Load, transactions: Transactions) -> None:
         """Wait until the faults are over and everything is as it must be."""
         with suppress(NotSo):
-            await cluster.until(lambda: not injector.ailing, CALM_SECONDS)
+            await cluster.until(lambda: injector.is_calm, CALM_SECONDS)
         cluster.network.heal_all()
         deadline = asyncio.get_running_loop().time() + CALM_SECONDS
         while asyncio.get_running_loop().time() < deadline:
