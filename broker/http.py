@@ -2,7 +2,7 @@
 
 GET and HEAD only, no bodies in requests, few connections, and little time for each request together with its answer. A
 connection is read again when its peer has taken the answer. When all places are taken, a new connection gets that of
-the one that has not asked for longest: whoever holds many and asks nothing keeps nobody from /health.
+the one that has not asked for longest: a peer that holds many and asks nothing keeps nobody from /health.
 
 It runs on the broker's loop, so a page that takes long has to do its work elsewhere; what a peer sends is parsed by
 h11, and whatever that does not like closes the connection after an answer that says so.
@@ -128,7 +128,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asked of it: the transports of uvloop are like asyncio's, but no subclasses of them.
         transport = self._transport = cast("asyncio.Transport", transport)
-        # So that it is told whenever anything has not been taken, and when all has.
+        # So that it is notified whenever anything has not been taken, and when all has.
         transport.set_write_buffer_limits(high=0)
         self._server.make_room()
         self._server.connections[self] = None

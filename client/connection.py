@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(waiting: _InFlight, error: ClientError) -> None:
         if not waiting.answer.done():
             waiting.answer.set_exception(error)
-            # Counts as retrieved: whoever was cancelled does not look any more, and asyncio would log that.
+            # Counts as retrieved: a caller that was cancelled does not look any more, and asyncio would log that.
             waiting.answer.exception()
 
     def _look_if_idle(self) -> None:

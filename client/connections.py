@@ -48,7 +48,7 @@ class Connections:
         self._failures: dict[Target, int] = {}
         self._is_closed = False
         self.features = Features()
-        """The newest that any broker has told."""
+        """The newest that any broker has sent."""
 
     def __iter__(self) -> Iterator[Connection]:
         return iter([*self._open.values()])

@@ -9,7 +9,7 @@ log directory may be one (`resolve` it first), a partition or a segment may not.
 directories with 0700.
 
 All calls may block, save `read_nowait`. A file may be read from several threads, and it may be closed only when no
-thread is inside a call: the number of a closed file is soon that of another file. Whoever reads a file in a thread
+thread is inside a call: the number of a closed file is soon that of another file. Who reads a file in a thread
 that others may close meanwhile holds it.
 """
 
@@ -95,7 +95,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def hold(self) -> None:
-        """Keep the file open for a reader, whoever closes it; EBADF if it is closed."""
+        """Keep the file open for a reader, though others close it; EBADF if it is closed."""
 
     def release(self) -> None:
         """The reader is done; a file that was closed meanwhile is closed now."""

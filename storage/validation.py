@@ -291,7 +291,7 @@ def _is_costly(batch: BatchView) -> bool:
     except InflatesTooFar:
         return True
     except CorruptRecord:
-        # Whoever looks at the records says so.
+        # The caller that looks at the records says so.
         pass
     return False
 

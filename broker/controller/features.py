@@ -1,7 +1,7 @@
 """Which features are finalized, as the controller decides it: what every live broker supports, and nothing else.
 
 It stands in `/feature`, as in Kafka, and the version of the node is the epoch of the features: it grows with every
-change, whichever controller made it. A level is taken back before anybody is told of the broker that does not support
+change, whichever controller made it. A level is taken back before anybody hears of the broker that does not support
 it. What an older version of ours left there is found by comparing with the brokers, so a controller that takes over
 decides as if it had just seen all of them.
 """

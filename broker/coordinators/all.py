@@ -32,15 +32,15 @@ class Coordinators:
     def __init__(self, context: Context, net: Net) -> None:
         # Answers come in order: a question, which is answered at once, is not to wait for markers, which wait for
         # replicas.
-        asked, added, told = (Peers(context.broker_id, net, context.config, context.metadata) for _ in range(3))
-        self._peers = (asked, added, told)
-        self.verifier = Verifier(context, asked, added)
-        self.confirmer = Confirmer(context, asked)
+        asking, adding, marking = (Peers(context.broker_id, net, context.config, context.metadata) for _ in range(3))
+        self._peers = (asking, adding, marking)
+        self.verifier = Verifier(context, asking, adding)
+        self.confirmer = Confirmer(context, asking)
         self.groups = GroupCoordinator(context, self.verifier)
         self.writer = MarkerWriter(context, self.groups)
         self.late_markers = LateMarkers(context)
         ids = ProducerIds(lambda: allocate_producer_ids(context.coord, context.broker_id))
-        self.transactions = TransactionCoordinator(context, ids, Markers(context, told, self.writer))
+        self.transactions = TransactionCoordinator(context, ids, Markers(context, marking, self.writer))
         self.verifier.ask_here = self._verify
 
     async def _verify(self, txn: TxnMember, names: Iterable[Name]) -> dict[Name, ErrorCode]:

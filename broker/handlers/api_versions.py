@@ -44,8 +44,8 @@ class _ApiVersionsHandler:
     def __init__(self, table: Mapping[int, Route], metadata: Metadata) -> None:
         self._table = table
         self._metadata = metadata
-        # In the order in which they were told.
-        self._told_of_features: WeakKeyDictionary[Connection, None] = WeakKeyDictionary()
+        # In the order in which they were notified.
+        self._notified: WeakKeyDictionary[Connection, None] = WeakKeyDictionary()
         metadata.on_features_lowered = self._disconnect
 
     def __call__(self, call: Call) -> ApiVersionsResponse:
@@ -61,7 +61,7 @@ class _ApiVersionsHandler:
         ]
         features = self._metadata.features
         if features.levels and call.version >= _SOFTWARE_VERSION:
-            self._told_of_features[call.connection] = None
+            self._notified[call.connection] = None
         return ApiVersionsResponse(
             api_keys=rows,
             supported_features=[
@@ -78,6 +78,6 @@ class _ApiVersionsHandler:
         )
 
     def _disconnect(self) -> None:
-        told, self._told_of_features = self._told_of_features, WeakKeyDictionary()
-        for connection in list(told):
+        notified, self._notified = self._notified, WeakKeyDictionary()
+        for connection in list(notified):
             connection.drain()

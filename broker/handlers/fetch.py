@@ -185,7 +185,7 @@ class _Fetch:
         self._is_due = not self._wanted and self._session is None
         limit = self._request.max_bytes
         if not self._reader.is_follower:
-            # The first batch comes in any case (KIP-74), so whoever is short of memory still gets on.
+            # The first batch comes in any case (KIP-74), so a consumer gets on though memory is short.
             limit = min(limit, self._context.config.broker.fetch_max_bytes, self._call.connection.room_bytes)
         self._limit_bytes = limit
         return Budget(limit)

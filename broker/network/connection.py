@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
     # ------------------------------------------------------------------------------------------------- memory
 
     def count_unsent(self) -> None:
-        """See how much the peer has taken: that is told by nobody but when it is all, or nearly."""
+        """See how much the peer has taken: nothing notifies of that but when it is all, or nearly."""
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         if unsent != self._unsent_bytes:
             self._unsent_bytes = unsent

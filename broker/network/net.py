@@ -45,7 +45,7 @@ class _TcpPort:
     """A port of which the kernel knows from the beginning that it is taken.
 
     Two processes may bind one address as long as neither listens, and the second learns of the other only then. So the
-    socket listens at once, and whoever connects before `listen` is cut off.
+    socket listens at once, and a peer that connects before `listen` is cut off.
     """
 
     def __init__(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:

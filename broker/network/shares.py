@@ -105,7 +105,7 @@ class Shares:
         self._offer()
 
     def _offer(self) -> None:
-        """Have the first that waits be admitted alone, or whoever comes next if it cannot go on by now."""
+        """Have the first that waits be admitted alone, or the next one if it cannot go on by now."""
         if self.alone is None and self._waiting:
             member = next(iter(self._waiting))
             del self._waiting[member]

@@ -93,7 +93,7 @@ class CommitQueue:
             del queue[at]
 
     def settle(self, leadership: Leadership | None, high_watermark: int, own_end_offset: int) -> None:
-        """The partition has changed: answer whoever has got what it waited for, or never will."""
+        """The partition has changed: answer each request that has got what it waited for, or never will."""
         is_other_role, self._leadership = leadership is None or leadership is not self._leadership, leadership
         for queue, reached in ((self._for_all, high_watermark), (self._own, own_end_offset)):
             if not queue or not (is_other_role or queue[0].offset <= reached):

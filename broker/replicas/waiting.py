@@ -46,7 +46,7 @@ class DataWatch:
         self._changed.update(dict.fromkeys(keys))
 
     def mark_where(self, holds: Callable[[Partition], bool]) -> None:
-        """Something is to be told of these although nothing was written."""
+        """Something is to be said of these although nothing was written."""
         self.mark([key for key, partition in self._partitions.items() if holds(partition)])
 
     def look_at(self, key: Key, partition: Partition) -> None:

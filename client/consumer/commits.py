@@ -158,7 +158,7 @@ class Commits:
             group_id=self._group_id,
             topics=old,
             groups=[OffsetFetchRequestGroup(group_id=self._group_id, topics=new)],
-            # Whoever had the partitions before may have offsets in a transaction that is still to be committed.
+            # The member that had the partitions before may have offsets in a transaction that is still to be committed.
             require_stable=True,
         )
         answer = await self.ask(request)

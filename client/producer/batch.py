@@ -99,7 +99,7 @@ class Batch:
         self.identity = Identity()
         self.wire: bytearray | None = None
         self.is_uncertain = False  # an attempt that is over may have been written, or may yet be
-        # What became of it: done is what whoever sent it knows; the batch itself may still be in flight.
+        # What became of it: done is what its sender knows; the batch itself may still be in flight.
         self.is_done = False
         self.error: KafkaError | None = None
         self.answer = Answer()
@@ -236,7 +236,7 @@ class Delivery:
     """A record on its way: await it for its `RecordMetadata`, or ignore it.
 
     It raises what kept the record from being delivered. Has what is used of a future, also by `asyncio.wait`. A record
-    cannot be taken back: `cancel` does nothing, nor does cancelling whoever awaits it.
+    cannot be taken back: `cancel` does nothing, nor does cancelling a task that awaits it.
     """
 
     __slots__ = ("_batch", "_index")

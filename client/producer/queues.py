@@ -152,7 +152,7 @@ class PartitionQueue:
             self.failed.remove(batch)
 
     def leave_epoch(self) -> bool:
-        """Number what waits anew, if the epoch is to be left and nothing may still be written in it."""
+        """Give new numbers to what waits, if the epoch is to be left and nothing may still be written in it."""
         if not self.leaves_epoch or self.in_flight or any(batch.is_uncertain for batch in self.waiting):
             return False
         self.leaves_epoch = False

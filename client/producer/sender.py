@@ -328,7 +328,7 @@ class Sender:
         self.accumulator.finished(batch)
 
     def _give_up(self, queue: PartitionQueue, batch: Batch, error: KafkaError, is_logged: bool = True) -> None:
-        """Whoever waits for a batch gets the error. The batch itself may keep its place: see `sequences`."""
+        """Everybody who waits for a batch gets the error. The batch itself may keep its place: see `sequences`."""
         if batch.is_done:
             return
         self.metrics.records_failed += len(batch)

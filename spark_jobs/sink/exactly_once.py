@@ -9,7 +9,7 @@ fails, they stay open for the next run of the batch, which finishes them if ther
 The first tasks of a run write that it has begun, so that no older run can decide any more, and abort what older runs
 have left open. No two attempts share a transactional id: an attempt that was given up ends nobody's transaction but its
 own. That needs spark.speculation to be off, so that of the attempts of a task the last one is committed. Known weak
-spot: Python is not told of the attempts of a stage, so a task that Spark has given up together with its stage, and that
+spot: Python does not learn the attempts of a stage, so a task that Spark has given up together with its stage, and that
 stands still just before it asks for its transaction, until its successor's is decided, still ends that one. The query
 then fails with TransactionLost.
 

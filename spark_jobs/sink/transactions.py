@@ -117,7 +117,7 @@ async def _end(cluster: Cluster, transaction: Transaction, committed: bool) -> N
 def abort_open(
     link: Link[ReaderConfig], is_wanted: Callable[[str], bool], decided: Collection[Transaction], timeout_ms: int
 ) -> None:
-    """Abort the open transactions with such ids, whoever has begun them, but for those that are to be committed."""
+    """Abort the open transactions with such ids, of any producer, but for those that are to be committed."""
 
     async def ask(cluster: Cluster) -> None:
         for name in await _list_open(cluster):

@@ -135,7 +135,7 @@ def test_partitions_that_are_gone() -> None:
 
 
 def test_partition_that_comes_back_is_read_on() -> None:
-    """A broker that has just started may not know of a topic."""
+    """A broker that has just started might not know of a topic."""
     catalog = FakeCatalog({T0: (0, 10)})
     driver = state(catalog, failOnDataLoss="false")
     end = driver.next_end(StreamOffset({T0: 5, T1: 5}), reads_all=False)

@@ -145,7 +145,7 @@ class TransactionCoordinator:
         return self._shard(transactional_id).is_late(transactional_id, connection)
 
     async def end(self, transactional_id: str, who: Identity, *, is_committed: bool, version: int = 0) -> Identity:
-        """Decide how a transaction ends; the partitions are told afterwards. Who the producer is from now on."""
+        """Decide how a transaction ends; the markers come afterwards. Who the producer is from now on."""
         new_id, txn = NO_ID, self._ending(transactional_id, who, version)
         if rules.end_needs_new_id(txn, who, version):
             new_id = await self.new_id()

@@ -9,7 +9,7 @@ that is younger than the one given up, or from another leader, before this one w
 if it comes over an older connection than its sender has used since, or than this broker leads the partition. Both
 orders are in memory, as the connections are: a process that ends takes what is on its way to it along.
 
-Whoever is no broker has no such order. Kafka's tools send markers to end what hangs, and only ever abort it, so from
+Other peers have no such order. Kafka's tools send markers to end what hangs, and only ever abort it, so from
 others than brokers nothing is committed: what is replayed, or comes from a broker that is gone, cannot commit what its
 producer aborts. An abort of theirs is taken as in Kafka. It ends what is open in the partition by then; nothing in it
 says what its sender has seen there, except for the epoch, which with transaction version 2 is that of one transaction.
